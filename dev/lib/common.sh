@@ -1,0 +1,92 @@
+# Directories, messages, and who the servers run as.
+# shellcheck shell=bash
+
+REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+STATE=$(realpath -ms -- "${PGOUTBOX_SERVICES_DIR:-$REPOSITORY/.services}")
+DIST=$(realpath -ms -- "${PGOUTBOX_SERVICES_DIST:-$STATE/dist}")
+readonly REPOSITORY STATE DIST
+
+say() { printf '%s\n' "$*"; }
+
+# The message says what is wrong and what to do about it; nothing follows it.
+die() {
+    printf 'dev/services: %s\n' "$*" >&2
+    exit 1
+}
+
+# Runs a command that is only of interest when it fails: then the end of its output is shown and the script ends.
+quietly() {
+    local what=$1 log result
+    shift
+    log=$(mktemp)
+    # Not as the condition of an `if`: `set -e` would be off in all that is called.
+    set +e
+    (set -e && "$@") >"$log" 2>&1 </dev/null
+    result=$?
+    set -e
+    ((result == 0)) || tail -n 15 "$log" >&2
+    rm -f "$log"
+    ((result == 0)) || die "$what failed, see above. Nothing is left half done: the same command may be given again."
+}
+
+export_line() { printf 'export %s=%q\n' "$1" "$2"; }
+
+# Other calls of this script wait: on descriptor 8 those with the same servers, on 9 those that install to the same
+# place. Servers must not inherit these: `launch` closes them.
+lock_state() {
+    writable_directory "$STATE" PGOUTBOX_SERVICES_DIR
+    exec 8>"$STATE/lock"
+    flock -w 600 8 || die "another dev/services has worked on $STATE for ten minutes: stop it (fuser $STATE/lock)"
+}
+
+lock_dist() {
+    writable_directory "$DIST" PGOUTBOX_SERVICES_DIST
+    exec 9>"$DIST/lock"
+    flock -w 600 9 || die "another dev/services has installed to $DIST for ten minutes: stop it (fuser $DIST/lock)"
+}
+
+unlock_dist() { exec 9>&-; }
+
+writable_directory() {
+    local dir=$1 variable=$2
+    if mkdir -p "$dir" 2>/dev/null && [[ -w $dir ]]; then return; fi
+    die "cannot write to $dir: set $variable to a directory of your own"
+}
+
+is_root() { ((EUID == 0)); }
+
+# Root's servers run as an account without rights; everybody else's as themselves.
+server_account() {
+    local account=$1
+    if is_root; then echo "$account"; else id -un; fi
+}
+
+# Puts into AS what a command must be preceded by to run as the account.
+set_as() {
+    AS=()
+    if is_root; then AS=(setpriv --reuid="$(id -u "$1")" --regid="$(id -g "$1")" --init-groups --); fi
+}
+
+# as ACCOUNT COMMAND...: in a directory that every account can enter.
+as() (
+    set_as "$1"
+    shift
+    cd /
+    exec "${AS[@]}" "$@"
+)
+
+# A directory that the account owns. Its parents must let the account through.
+own_directory() {
+    local account=$1 dir=$2 mode=${3:-755}
+    mkdir -p "$dir"
+    chmod "$mode" "$dir"
+    if is_root; then chown "$account:" "$dir"; fi
+    check_passage "$account" "$dir"
+}
+
+check_passage() {
+    local account=$1 path=$2
+    as "$account" test -x "$path" && return
+    die "the account '$account', which root's servers run as, cannot enter $path: a directory above it is closed." \
+        "Set PGOUTBOX_SERVICES_DIR and PGOUTBOX_SERVICES_DIST to open directories, as in /var/tmp, or run as an ordinary user."
+}

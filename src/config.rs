@@ -1,0 +1,193 @@
+//! The configuration as the rest of the crate sees it: checked, resolved, every default filled in.
+//!
+//! [`Config::load`] reads one YAML file. Everything wrong with it is a [`ConfigError`] that names
+//! file, line, column and the nearest right key.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// One relay's whole configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The relay's name: in metrics, logs and `application_name`.
+    pub name: String,
+    /// Where events come from.
+    pub source: SourceConfig,
+    /// Where they may go, in the file's order; never empty (stdout by default).
+    pub sinks: Vec<(String, SinkConfig)>,
+    /// The first match wins; never empty.
+    pub routes: Vec<RouteConfig>,
+    /// What becomes of an event that no route matches.
+    pub on_unmatched: OnUnmatched,
+    /// Exit instead of staying up in state `halted`.
+    pub on_halt: OnHalt,
+    /// How long a stop may take to get acknowledgements.
+    pub grace_period: Duration,
+    /// Address of the HTTP endpoint; `None` switches it off.
+    pub http_listen: Option<std::net::SocketAddr>,
+    /// The file it was read from, for messages; `None` for a configuration made in memory.
+    pub file: Option<PathBuf>,
+}
+
+/// `source.postgres`.
+#[derive(Clone, Debug)]
+pub struct SourceConfig {
+    /// URL or key=value string, without its password where `password` is given.
+    pub url: Secret,
+    /// Overrides the URL's password.
+    pub password: Option<Secret>,
+    /// The persistent slot; `None` is a temporary one.
+    pub slot: Option<String>,
+    /// The publication.
+    pub publication: String,
+    /// The outbox tables; never empty.
+    pub tables: Vec<TableConfig>,
+    /// Most bytes of unsettled events.
+    pub window_bytes: usize,
+    /// Most unsettled events.
+    pub window_events: usize,
+    /// An event above this is a poison event.
+    pub max_event_size: usize,
+    /// `wal_sender_timeout` for our own session; `None` leaves the server's.
+    pub wal_sender_timeout: Option<Duration>,
+    /// How often the ordinary connection checks coverage.
+    pub monitor_interval: Duration,
+}
+
+/// One outbox table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableConfig {
+    /// Schema, exact.
+    pub schema: String,
+    /// Name, exact.
+    pub table: String,
+    /// Column or literal for each role that the file names (`Role::name` as key).
+    pub columns: BTreeMap<String, ColumnConfig>,
+    /// Columns that make the ordering key instead of (aggregate type, aggregate id).
+    pub order_by: Vec<String>,
+}
+
+/// Where a role's value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ColumnConfig {
+    /// A column by its exact name.
+    Name(String),
+    /// `{value: …}`: a constant in place of a column.
+    Value(String),
+}
+
+/// One sink.
+#[derive(Clone, Debug)]
+pub enum SinkConfig {
+    /// `kafka: …`
+    Kafka(KafkaConfig),
+    /// `stdout: {}`
+    Stdout,
+    /// `"null": {}`; only benchmarks and tests name it.
+    Null,
+}
+
+/// A Kafka sink.
+#[derive(Clone, Debug)]
+pub struct KafkaConfig {
+    /// `host:port`, at least one.
+    pub brokers: Vec<String>,
+    /// librdkafka's own properties, checked against those that the guarantees need.
+    pub properties: BTreeMap<String, Secret>,
+}
+
+/// One route. Templates are kept as text with their position; `routing` compiles them.
+#[derive(Clone, Debug)]
+pub struct RouteConfig {
+    /// Which events; empty matches all.
+    pub matches: Vec<(String, MatchConfig)>,
+    /// Index into [`Config::sinks`].
+    pub sink: usize,
+    /// Kafka topic template.
+    pub topic: TemplateText,
+    /// Message key template; `None` is the aggregate id.
+    pub key: Option<TemplateText>,
+    /// Headers beyond the default ones, or in place of them by the same name.
+    pub headers: Vec<(String, TemplateText)>,
+}
+
+/// A template as it stands in the file, after `${env:…}` and `${file:…}` went in as literals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplateText {
+    /// Alternating parts.
+    pub parts: Vec<TemplatePart>,
+    /// Where it stands, for messages.
+    pub location: Location,
+}
+
+/// A part of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TemplatePart {
+    /// Goes in as it is.
+    Literal(String),
+    /// `${name}` or `${@name}`: the text between the braces.
+    Placeholder(String),
+}
+
+/// Line and column in the configuration file, from 1; 0 where there is no file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Location {
+    /// Line.
+    pub line: u32,
+    /// Column.
+    pub column: u32,
+}
+
+/// What a route asks of one column.
+#[derive(Clone, Debug)]
+pub enum MatchConfig {
+    /// Exactly this text.
+    Value(String),
+    /// One of these.
+    List(Vec<String>),
+    /// A regular expression that matches the whole text.
+    Regex(regex::Regex),
+}
+
+/// `on_unmatched`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnUnmatched {
+    /// A poison event.
+    #[default]
+    Halt,
+    /// Settled, and counted.
+    Drop,
+}
+
+/// `on_halt`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnHalt {
+    /// Stay up, not ready.
+    #[default]
+    Stay,
+    /// Exit with 1.
+    Exit,
+}
+
+/// A text that is never printed: `Debug` and `Display` hide it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides `text`.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for the one who must send it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}

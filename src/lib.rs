@@ -1,0 +1,22 @@
+//! A transactional outbox relay for PostgreSQL.
+//!
+//! ```text
+//!  PostgreSQL                                                              Kafka / stdout
+//!      │ XLogData                                                               ▲
+//!      ▼                                                                        │ enqueue
+//!  replication ─▶ pgoutput ─▶ outbox ─▶ source ═════▶ relay ─▶ routing ─▶ sink ─┘
+//!      ▲            Message   OutboxEvent  Change       │   RoutedEvent    │
+//!      │                              (bounded channel) ▼                  ▼ outcomes
+//!      └── StandbyStatusUpdate ◀══════ watch ◀═════ order, ack ◀── acknowledged / rejected / …
+//! ```
+//!
+//! A module uses only modules above it in the list below; `tests/it/layering.rs` holds that.
+
+pub mod lsn;
+pub mod failure;
+pub mod config;
+pub mod metrics;
+pub mod outbox;
+pub mod source;
+pub mod routing;
+pub mod sink;
