@@ -20,3 +20,5 @@ pub mod outbox;
 pub mod source;
 pub mod routing;
 pub mod sink;
+pub mod order;
+pub mod ack;
