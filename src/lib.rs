@@ -16,6 +16,7 @@ pub mod lsn;
 pub mod failure;
 pub mod config;
 pub mod metrics;
+pub mod postgres;
 pub mod pgoutput;
 pub mod outbox;
 pub mod source;
