@@ -14,11 +14,13 @@
 
 pub mod lsn;
 pub mod failure;
+pub mod window;
 pub mod config;
 pub mod metrics;
 pub mod postgres;
 pub mod pgoutput;
 pub mod outbox;
+pub mod replication;
 pub mod source;
 pub mod routing;
 pub mod sink;
