@@ -13,6 +13,7 @@
 //! A module uses only modules above it in the list below; `tests/it/layering.rs` holds that.
 
 pub mod lsn;
+pub mod timestamp;
 pub mod failure;
 pub mod config;
 pub mod metrics;
@@ -21,3 +22,4 @@ pub mod outbox;
 pub mod source;
 pub mod routing;
 pub mod sink;
+pub mod relay;

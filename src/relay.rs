@@ -1,0 +1,3 @@
+//! The loop between a source and its sinks.
+
+pub mod state;
