@@ -23,3 +23,5 @@ pub mod source;
 pub mod routing;
 pub mod sink;
 pub mod relay;
+pub mod status;
+pub mod http;
