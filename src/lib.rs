@@ -17,6 +17,7 @@ pub mod timestamp;
 pub mod failure;
 pub mod config;
 pub mod metrics;
+pub mod sabotage;
 pub mod pgoutput;
 pub mod outbox;
 pub mod source;

@@ -23,7 +23,8 @@ async fn exchange(server: &Server, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
     stream.write_all(request).await.unwrap();
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.unwrap();
+    // Closing with a request half read is a reset; what was answered before it is there.
+    drop(stream.read_to_end(&mut answer).await);
     String::from_utf8(answer).unwrap()
 }
 
