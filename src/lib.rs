@@ -18,6 +18,7 @@ pub mod config;
 pub mod metrics;
 pub mod postgres;
 pub mod pgoutput;
+pub mod replication;
 pub mod outbox;
 pub mod source;
 pub mod routing;
