@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn gauges_follow_the_status_as_it_is_Timestamp::now() {
+    async fn gauges_follow_the_status_as_it_is_now() {
         let (sender, status) = status(blocked());
         status.refresh(Timestamp::from_micros(12_500_000));
         let text = status.metrics.render().unwrap();

@@ -62,11 +62,8 @@ impl Poison {
             self.state = Some(State::Halted { reason, hint });
         }
         if self.halted.len() < LISTED {
-            let event = HaltedEvent {
-                id: id.to_owned(),
-                destination: target.to_owned(),
-                reason: text,
-            };
+            let event =
+                HaltedEvent { id: id.to_owned(), destination: target.to_owned(), reason: text };
             self.halted.insert(delivery.0, event);
         }
     }

@@ -30,6 +30,9 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What the publication gives; `None` where that could not be asked.
     pub coverage: Option<Coverage>,
+    /// Of each configured table, the columns that its events are made from; empty where that is not
+    /// known.
+    pub needed: Vec<Vec<String>>,
     /// The slot, where it is configured and exists.
     pub slot: Option<SlotInfo>,
     /// What slot and marker mean together; `None` without a configured slot, or where they could
@@ -85,7 +88,9 @@ async fn ask(
     if !server::is_suitable(&context, findings).await? {
         return Ok(());
     }
-    report.coverage = table::ask(&context, columns, findings).await?;
+    if let Some((coverage, needed)) = table::ask(&context, columns, findings).await? {
+        (report.coverage, report.needed) = (Some(coverage), needed);
+    }
     if let Some(name) = &config.source.slot {
         let (slot, decision) = slot::ask(&context, name, findings).await?;
         (report.slot, report.decision) = (slot, decision);

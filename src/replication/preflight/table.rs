@@ -27,7 +27,7 @@ pub(super) async fn ask(
     context: &Context<'_>,
     columns_needed: ColumnsNeeded<'_>,
     findings: &mut Vec<Finding>,
-) -> Result<Option<Coverage>, Failure> {
+) -> Result<Option<(Coverage, Vec<Vec<String>>)>, Failure> {
     let tables = &context.config.source.tables;
     let mut needed = Vec::with_capacity(tables.len());
     for table in tables {
@@ -51,7 +51,7 @@ pub(super) async fn ask(
     let name = &context.config.source.publication;
     let coverage = publication::coverage(context.session, name, &wanted).await?;
     findings.extend(lines(context, &coverage));
-    Ok(Some(coverage))
+    Ok(Some((coverage, needed)))
 }
 
 fn lines(context: &Context<'_>, coverage: &Coverage) -> Vec<Finding> {
