@@ -42,7 +42,13 @@ enum Command {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ConfigArgs {
     /// The configuration file.
-    #[arg(short, long, value_name = "FILE", env = "PGOUTBOX_CONFIG", default_value = "pgoutbox.yaml")]
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        env = "PGOUTBOX_CONFIG",
+        default_value = "pgoutbox.yaml"
+    )]
     pub(crate) config: PathBuf,
 }
 
@@ -69,7 +75,10 @@ pub fn main() -> ExitCode {
 }
 
 /// The last words: what is wrong, and the way out on a line of its own.
-#[expect(clippy::print_stderr, reason = "the error of a command is for its caller, not for the log")]
+#[expect(
+    clippy::print_stderr,
+    reason = "the error of a command is for its caller, not for the log"
+)]
 pub(crate) fn report(failure: &Failure) {
     eprintln!("error: {failure}");
     if let Some(hint) = failure.way_out() {
