@@ -26,7 +26,7 @@ WHERE slot = $1";
 
 const WRITE: &str = "\
 INSERT INTO pgoutbox.relay AS relay (slot, system_identifier, timeline, created_lsn, created_at)
-VALUES ($1, $2, $3, $4::text::pg_lsn, CASE WHEN $5 THEN now() END)
+VALUES ($1, $2, $3, $4::text::pg_lsn, $5::text::timestamptz)
 ON CONFLICT (slot) DO UPDATE
 SET timeline = EXCLUDED.timeline, updated_at = now()
 WHERE relay.system_identifier = EXCLUDED.system_identifier";
@@ -49,15 +49,6 @@ pub struct Marker {
     pub created_lsn: Lsn,
     /// When it was made, as PostgreSQL prints it in UTC; `None` where somebody else made the slot.
     pub created_at: Option<String>,
-}
-
-/// How a slot came to its marker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// It was made just now.
-    Created,
-    /// It was there already, and nobody knows since when.
-    Adopted,
 }
 
 /// Which cluster a session is connected to.
@@ -112,8 +103,11 @@ pub async fn read(session: &Session, slot: &str) -> Result<Option<Marker>, Failu
     }))
 }
 
-/// Writes the marker of a slot that is at `position`. One that is there keeps its position and only
-/// learns the timeline.
+/// Writes the marker of a slot that is at `position`. One that is there keeps its position and time,
+/// and only learns the timeline.
+///
+/// `created_at` is a time before the slot was made; `None` where somebody else made it. Everything
+/// that only the slot can have was written after it.
 ///
 /// # Errors
 ///
@@ -123,15 +117,37 @@ pub async fn write(
     slot: &str,
     server: &Server,
     position: Lsn,
-    origin: Origin,
+    created_at: Option<&str>,
 ) -> Result<(), Failure> {
     let doing = format!("writing the marker of slot `{slot}`");
     let (timeline, position) = (i64::from(server.timeline), position.to_string());
-    let is_new = origin == Origin::Created;
     session
-        .execute(&doing, WRITE, &[&slot, &server.system_identifier, &timeline, &position, &is_new])
+        .execute(
+            &doing,
+            WRITE,
+            &[&slot, &server.system_identifier, &timeline, &position, &created_at],
+        )
         .await
         .map(drop)
+}
+
+/// Does to the marker what `decision` asks for: nothing, unless the slot was adopted or the cluster
+/// promoted.
+///
+/// # Errors
+///
+/// Where the table cannot be written.
+pub async fn keep(
+    session: &Session,
+    name: &str,
+    decision: &Decision,
+    slot: &SlotInfo,
+) -> Result<(), Failure> {
+    if !matches!(decision, Decision::Adopt | Decision::RunOnNewTimeline) {
+        return Ok(());
+    }
+    let position = slot.confirmed_flush_lsn.unwrap_or_default();
+    write(session, name, &server(session).await?, position, None).await
 }
 
 /// Which cluster this is; not on a server in recovery.

@@ -10,6 +10,9 @@ mod standby;
 mod table;
 
 pub use finding::{Finding, Severity};
+pub use server::finding as server_finding;
+pub use slot::usable as slot_usable;
+pub use table::{coverage, endangered};
 
 use super::marker::Decision;
 use super::publication::Coverage;
@@ -52,8 +55,6 @@ struct Context<'a> {
     config: &'a Config,
     settings: &'a Settings,
     session: &'a Session,
-    /// `server_version_num`.
-    version: i32,
 }
 
 /// Asks everything, over one ordinary session of its own.
@@ -78,11 +79,13 @@ async fn ask(
     columns: ColumnsNeeded<'_>,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let version = server::version(session).await?;
-    let context = Context { config, settings, session, version };
+    let context = Context { config, settings, session };
     let findings = &mut report.findings;
+    let server = server_finding(session, settings).await?;
+    let is_suitable = server.severity != Severity::Error;
+    findings.push(server);
     // Nothing below makes sense on a server that cannot serve a relay at all.
-    if !server::is_suitable(&context, findings).await? {
+    if !is_suitable {
         return Ok(());
     }
     report.coverage = table::ask(&context, columns, findings).await?;

@@ -1,11 +1,13 @@
 //! The outbox tables and what the publication gives of them.
 
+use postgres_protocol::escape::escape_identifier;
+
 use super::{ColumnsNeeded, Context, Finding};
-use crate::config::TableConfig;
+use crate::config::{SourceConfig, TableConfig};
 use crate::failure::Failure;
+use crate::postgres::Session;
 use crate::replication::marker::qualified;
 use crate::replication::publication::{self, Coverage, Gap, GapKind, Wanted};
-use postgres_protocol::escape::escape_identifier;
 
 const COLUMNS: &str = "\
 SELECT attribute.attname::text
@@ -18,8 +20,9 @@ WHERE schema.nspname = $1::text::name
   AND NOT attribute.attisdropped
 ORDER BY attribute.attnum";
 
-/// Insufficient privilege.
-const DENIED: &str = "42501";
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
+const UNDEFINED_TABLE: &str = "42P01";
+const INVALID_SCHEMA: &str = "3F000";
 
 /// Looks at every table, then at the publication. The coverage is `None` where a table's columns do
 /// not fit the configuration, so that it is not known what must be covered.
@@ -28,30 +31,57 @@ pub(super) async fn ask(
     columns_needed: ColumnsNeeded<'_>,
     findings: &mut Vec<Finding>,
 ) -> Result<Option<Coverage>, Failure> {
-    let tables = &context.config.source.tables;
-    let mut needed = Vec::with_capacity(tables.len());
-    for table in tables {
-        let existing = columns(context, table).await?;
-        // A table that does not exist is told by the coverage.
-        if existing.is_empty() {
-            needed.push(Vec::new());
-            continue;
-        }
-        match columns_needed(table, &existing) {
-            Ok(columns) => needed.push(columns),
-            Err(failure) => findings.push(Finding::from_failure(subject(table), &failure)),
+    let source = &context.config.source;
+    let mut fits = true;
+    for table in &source.tables {
+        if let Err(failure) = needed(context.session, table, columns_needed).await? {
+            findings.push(Finding::from_failure(subject(table), &failure));
+            fits = false;
         }
         findings.extend(select_denied(context, table).await?);
     }
-    if needed.len() < tables.len() {
+    if !fits {
         return Ok(None);
     }
-    let wanted: Vec<_> =
-        tables.iter().zip(&needed).map(|(table, columns)| Wanted { table, columns }).collect();
-    let name = &context.config.source.publication;
-    let coverage = publication::coverage(context.session, name, &wanted).await?;
+    let coverage = coverage(context.session, source, columns_needed).await?;
     findings.extend(lines(context, &coverage));
     Ok(Some(coverage))
+}
+
+/// What the configured publication gives of what the configured tables need.
+///
+/// # Errors
+///
+/// A table that does not have the columns that the configuration refers to, or a server that cannot
+/// be asked.
+pub async fn coverage(
+    session: &Session,
+    source: &SourceConfig,
+    columns_needed: ColumnsNeeded<'_>,
+) -> Result<Coverage, Failure> {
+    let mut columns = Vec::with_capacity(source.tables.len());
+    for table in &source.tables {
+        columns.push(needed(session, table, columns_needed).await??);
+    }
+    let wanted: Vec<_> = source
+        .tables
+        .iter()
+        .zip(&columns)
+        .map(|(table, columns)| Wanted { table, columns })
+        .collect();
+    publication::coverage(session, &source.publication, &wanted).await
+}
+
+/// The columns that must be published; none of a table that does not exist, which the coverage tells.
+async fn needed(
+    session: &Session,
+    table: &TableConfig,
+    columns_needed: ColumnsNeeded<'_>,
+) -> Result<Result<Vec<String>, Failure>, Failure> {
+    let doing = format!("reading the columns of `{}`", qualified(table));
+    let rows = session.query(&doing, COLUMNS, &[&table.schema, &table.table]).await?;
+    let existing: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    Ok(if existing.is_empty() { Ok(existing) } else { columns_needed(table, &existing) })
 }
 
 fn lines(context: &Context<'_>, coverage: &Coverage) -> Vec<Finding> {
@@ -83,8 +113,8 @@ fn of_gap(gap: &Gap) -> Finding {
     Finding::from_failure(subject, &gap.failure())
 }
 
-/// A11: it is the application that fails, not the relay.
-fn endangered(publication: &str, table: &str) -> Finding {
+/// A table whose application fails, not the relay, since the publication publishes more than inserts.
+pub fn endangered(publication: &str, table: &str) -> Finding {
     Finding::warning(
         format!("table `{table}`"),
         format!(
@@ -98,12 +128,6 @@ fn endangered(publication: &str, table: &str) -> Finding {
     ))
 }
 
-async fn columns(context: &Context<'_>, table: &TableConfig) -> Result<Vec<String>, Failure> {
-    let doing = format!("reading the columns of `{}`", qualified(table));
-    let rows = context.session.query(&doing, COLUMNS, &[&table.schema, &table.table]).await?;
-    Ok(rows.iter().map(|row| row.get(0)).collect())
-}
-
 /// Found by trying: roles are granted things in more ways than a catalogue query knows.
 async fn select_denied(
     context: &Context<'_>,
@@ -111,16 +135,20 @@ async fn select_denied(
 ) -> Result<Option<Finding>, Failure> {
     let name = qualified(table);
     let sql = format!("SELECT FROM {name} LIMIT 0");
-    match context.session.batch(&format!("reading `{name}`"), &sql).await {
-        Ok(()) => Ok(None),
-        Err(failure) if failure.peer_code() == Some(DENIED) => {
+    let Err(failure) = context.session.batch(&format!("reading `{name}`"), &sql).await else {
+        return Ok(None);
+    };
+    match failure.peer_code() {
+        // The coverage tells that.
+        Some(UNDEFINED_TABLE | INVALID_SCHEMA) => Ok(None),
+        Some(INSUFFICIENT_PRIVILEGE) => {
             let role = escape_identifier(&context.settings.user);
             let schema = escape_identifier(&table.schema);
             Ok(Some(Finding::from_failure(subject(table), &failure).fix(format!(
                 "`GRANT USAGE ON SCHEMA {schema} TO {role}`, `GRANT SELECT ON {name} TO {role}`"
             ))))
         }
-        Err(failure) => Err(failure),
+        _ => Err(failure),
     }
 }
 

@@ -219,10 +219,8 @@ impl Found {
         let (generated, plain): (Vec<_>, Vec<_>) =
             columns.iter().cloned().partition(|column| self.generated_columns.contains(column));
         let is_unlisted = |column: &String| !self.published_columns.contains(column);
-        let unlisted: Vec<_> = match self.published_columns.is_empty() {
-            true => Vec::new(),
-            false => plain.into_iter().filter(is_unlisted).collect(),
-        };
+        let mut unlisted = plain;
+        unlisted.retain(|column| !self.published_columns.is_empty() && is_unlisted(column));
         if !unlisted.is_empty() {
             return Some(GapKind::Columns { table, columns: unlisted });
         }
