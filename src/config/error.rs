@@ -79,8 +79,8 @@ impl ConfigError {
 
     /// The same in `file`.
     #[must_use]
-    pub(crate) fn in_file(mut self, file: &Path) -> Self {
-        self.file = Some(file.to_owned());
+    pub(crate) fn in_file(mut self, file: Option<&Path>) -> Self {
+        self.file = file.map(Path::to_owned);
         self
     }
 

@@ -22,9 +22,9 @@ use crate::failure::Failure;
 use crate::postgres::{self, Session, Settings};
 
 /// Tells which columns of a table its events are made from, given all its columns; or that the
-/// configuration refers to one that is not there.
-pub type ColumnsNeeded<'a> =
-    &'a (dyn Fn(&TableConfig, &[String]) -> Result<Vec<String>, Failure> + Send + Sync);
+/// configuration refers to one that is not there. `routing`, which knows, stands below this module.
+pub type ColumnsNeeded =
+    dyn Fn(&TableConfig, &[String]) -> Result<Vec<String>, Failure> + Send + Sync;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ struct Context<'a> {
 }
 
 /// Asks everything, over one ordinary session of its own.
-pub async fn preflight(config: &Config, settings: &Settings, columns: ColumnsNeeded<'_>) -> Report {
+pub async fn preflight(config: &Config, settings: &Settings, columns: &ColumnsNeeded) -> Report {
     let mut report = Report::default();
     // The name must not look like a relay's: who finds the slot held compares it.
     match postgres::connect(settings, "pgoutbox check").await {
@@ -76,7 +76,7 @@ async fn ask(
     config: &Config,
     settings: &Settings,
     session: &Session,
-    columns: ColumnsNeeded<'_>,
+    columns: &ColumnsNeeded,
     report: &mut Report,
 ) -> Result<(), Failure> {
     let context = Context { config, settings, session };

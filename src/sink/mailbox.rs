@@ -20,10 +20,15 @@ pub struct Mailbox {
 #[derive(Debug, Default)]
 struct Shared {
     reports: Mutex<Vec<Report>>,
-    arrived: Notify,
+    arrived: Arc<Notify>,
 }
 
 impl Mailbox {
+    /// A mailbox that rings `bell`, which several mailboxes may share.
+    pub fn new(bell: Arc<Notify>) -> Self {
+        Self { shared: Arc::new(Shared { reports: Mutex::default(), arrived: bell }) }
+    }
+
     /// Leaves one report.
     pub fn put(&self, report: Report) {
         let was_empty = {
@@ -56,7 +61,8 @@ impl Mailbox {
         self.put(Report::Outcome(id, outcome));
     }
 
-    /// Waits until there is something to take. Safe to drop and call again.
+    /// Waits until there is something to take, where the bell is this mailbox's alone. Safe to drop
+    /// and call again.
     pub async fn arrived(&self) {
         while self.lock().is_empty() {
             self.shared.arrived.notified().await;

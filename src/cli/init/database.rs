@@ -8,9 +8,10 @@ use crate::cli::columns::columns_needed;
 use crate::config::{Config, TableConfig};
 use crate::failure::Failure;
 use crate::postgres::{self, Session, Settings};
-use crate::replication::marker::{self, Decision, qualified};
+use crate::replication::marker::{self, Decision};
 use crate::replication::preflight::{self, Severity};
 use crate::replication::publication::{self, Coverage, GapKind};
+use crate::replication::quote::qualified;
 use crate::replication::slot;
 
 const APPLICATION_NAME: &str = "pgoutbox init";

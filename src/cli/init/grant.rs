@@ -6,7 +6,7 @@ use tokio_postgres::types::ToSql;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::postgres::{Session, Settings};
-use crate::replication::marker::qualified;
+use crate::replication::quote::qualified;
 
 /// One statement, and how to see that it is not needed.
 pub(super) struct Grant {

@@ -5,8 +5,9 @@ use postgres_protocol::escape::escape_identifier;
 use super::{Options, grant};
 use crate::config::{Config, TableConfig};
 use crate::postgres::Settings;
-use crate::replication::marker::{self, literal, qualified};
+use crate::replication::marker;
 use crate::replication::publication;
+use crate::replication::quote::{literal, qualified};
 
 const OUTBOX: &str = include_str!("../../../migrations/0001_outbox.sql");
 

@@ -7,8 +7,9 @@ use crate::config::SourceConfig;
 use crate::failure::Failure;
 use crate::lsn::Lsn;
 use crate::postgres::Settings;
-use crate::replication::marker::{self, Decision, Marker, literal, recovery};
+use crate::replication::marker::{self, Decision, Marker, recovery};
 use crate::replication::publication;
+use crate::replication::quote::literal;
 use crate::replication::slot::{self, PLUGIN, SlotInfo};
 
 /// Looks at slot and marker; the decision stands only where nothing is wrong with either.

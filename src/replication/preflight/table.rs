@@ -6,8 +6,8 @@ use super::{ColumnsNeeded, Context, Finding};
 use crate::config::{SourceConfig, TableConfig};
 use crate::failure::Failure;
 use crate::postgres::Session;
-use crate::replication::marker::qualified;
 use crate::replication::publication::{self, Coverage, Gap, GapKind, Wanted};
+use crate::replication::quote::qualified;
 
 const COLUMNS: &str = "\
 SELECT attribute.attname::text
@@ -28,7 +28,7 @@ const INVALID_SCHEMA: &str = "3F000";
 /// not fit the configuration, so that it is not known what must be covered.
 pub(super) async fn ask(
     context: &Context<'_>,
-    columns_needed: ColumnsNeeded<'_>,
+    columns_needed: &ColumnsNeeded,
     findings: &mut Vec<Finding>,
 ) -> Result<Option<Coverage>, Failure> {
     let source = &context.config.source;
@@ -57,7 +57,7 @@ pub(super) async fn ask(
 pub async fn coverage(
     session: &Session,
     source: &SourceConfig,
-    columns_needed: ColumnsNeeded<'_>,
+    columns_needed: &ColumnsNeeded,
 ) -> Result<Coverage, Failure> {
     let mut columns = Vec::with_capacity(source.tables.len());
     for table in &source.tables {
@@ -76,7 +76,7 @@ pub async fn coverage(
 async fn needed(
     session: &Session,
     table: &TableConfig,
-    columns_needed: ColumnsNeeded<'_>,
+    columns_needed: &ColumnsNeeded,
 ) -> Result<Result<Vec<String>, Failure>, Failure> {
     let doing = format!("reading the columns of `{}`", qualified(table));
     let rows = session.query(&doing, COLUMNS, &[&table.schema, &table.table]).await?;

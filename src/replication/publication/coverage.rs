@@ -6,7 +6,7 @@ use super::gap::{Gap, GapKind};
 use crate::config::TableConfig;
 use crate::failure::Failure;
 use crate::postgres::Session;
-use crate::replication::marker::qualified;
+use crate::replication::quote::qualified;
 
 const PUBLICATION: &str = "\
 SELECT pubinsert, pubupdate, pubdelete

@@ -12,7 +12,7 @@ use super::PLUGIN;
 use crate::failure::Failure;
 use crate::lsn::Lsn;
 use crate::postgres::Session;
-use crate::replication::marker::literal;
+use crate::replication::quote::literal;
 
 /// A wait is named for the first time after this long, and then again and again.
 const NAME_EVERY: Duration = Duration::from_secs(5);
