@@ -54,6 +54,19 @@ pub struct Marker {
     pub created_at: Option<String>,
 }
 
+/// How a slot came to its marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin<'a> {
+    /// It was made just now. Everything that only this slot has was written after `began_at`, when
+    /// the server began to make it.
+    Created {
+        /// A time as PostgreSQL prints it.
+        began_at: &'a str,
+    },
+    /// It was there already, and nobody knows since when.
+    Adopted,
+}
+
 /// Which cluster a session is connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
@@ -96,9 +109,6 @@ pub async fn read(session: &Session, slot: &str) -> Result<Option<Marker>, Failu
 /// Writes the marker of a slot that is at `position`. One that is there keeps its position and time,
 /// and only learns the timeline.
 ///
-/// `created_at` is a time before the slot was made; `None` where somebody else made it. Everything
-/// that only the slot can have was written after it.
-///
 /// # Errors
 ///
 /// Where the table cannot be written.
@@ -107,10 +117,14 @@ pub async fn write(
     slot: &str,
     server: &Server,
     position: Lsn,
-    created_at: Option<&str>,
+    origin: Origin<'_>,
 ) -> Result<(), Failure> {
     let doing = format!("writing the marker of slot `{slot}`");
     let (timeline, position) = (i64::from(server.timeline), position.to_string());
+    let created_at = match origin {
+        Origin::Created { began_at } => Some(began_at),
+        Origin::Adopted => None,
+    };
     session
         .execute(
             &doing,
@@ -137,7 +151,7 @@ pub async fn keep(
         return Ok(());
     }
     let position = slot.confirmed_flush_lsn.unwrap_or_default();
-    write(session, name, &server(session).await?, position, None).await
+    write(session, name, &server(session).await?, position, Origin::Adopted).await
 }
 
 /// Which cluster this is; not on a server in recovery.

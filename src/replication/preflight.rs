@@ -31,6 +31,9 @@ pub type ColumnsNeeded =
 pub struct Report {
     /// One line each, in the order in which they were asked.
     pub findings: Vec<Finding>,
+    /// Columns that each table must publish, in the configuration's order of tables; shorter where
+    /// an error keeps it from being known.
+    pub needed: Vec<Vec<String>>,
     /// What the publication gives; `None` where that could not be asked.
     pub coverage: Option<Coverage>,
     /// The slot, where it is configured and exists.
@@ -80,15 +83,15 @@ async fn ask(
     report: &mut Report,
 ) -> Result<(), Failure> {
     let context = Context { config, settings, session };
-    let findings = &mut report.findings;
     let server = server_finding(session, settings).await?;
     let is_suitable = server.severity != Severity::Error;
-    findings.push(server);
+    report.findings.push(server);
     // Nothing below makes sense on a server that cannot serve a relay at all.
     if !is_suitable {
         return Ok(());
     }
-    report.coverage = table::ask(&context, columns, findings).await?;
+    table::ask(&context, columns, report).await?;
+    let findings = &mut report.findings;
     if let Some(name) = &config.source.slot {
         let (slot, decision) = slot::ask(&context, name, findings).await?;
         (report.slot, report.decision) = (slot, decision);

@@ -14,9 +14,9 @@ use postgres_protocol::escape::escape_identifier;
 
 use super::marker::recovery;
 use super::quote::{literal, qualified};
-use super::slot::SlotInfo;
 use crate::config::TableConfig;
 use crate::failure::Failure;
+use crate::lsn::Lsn;
 use crate::postgres::Session;
 
 const TEMPLATE: &str = include_str!("../../migrations/0003_publication.sql");
@@ -76,10 +76,9 @@ pub async fn is_younger_than_slot(
 pub fn made_after_slot(
     publication: &str,
     slot: &str,
-    info: &SlotInfo,
+    position: Lsn,
     tables: &[TableConfig],
 ) -> Failure {
-    let position = info.confirmed_flush_lsn.or(info.restart_lsn).unwrap_or_default();
     Failure::definite(format!(
         "publication `{publication}` was made after the position of slot `{slot}` ({position}), \
          where it does not exist yet; nothing was confirmed"

@@ -8,7 +8,7 @@ use crate::cli::columns::columns_needed;
 use crate::config::{Config, TableConfig};
 use crate::failure::Failure;
 use crate::postgres::{self, Session, Settings};
-use crate::replication::marker::{self, Decision};
+use crate::replication::marker::{self, Decision, Origin};
 use crate::replication::preflight::{self, Severity};
 use crate::replication::publication::{self, Coverage, GapKind};
 use crate::replication::quote::qualified;
@@ -125,7 +125,7 @@ impl Init<'_> {
             say(out, "warning", &format!("{}: {}", line.subject, line.message))?;
         }
         match coverage.gaps.first() {
-            Some(gap) => Err(gap.failure()),
+            Some(gap) => Err(gap.into()),
             None => Ok(()),
         }
     }
@@ -209,8 +209,8 @@ impl Init<'_> {
         let created = slot::create(creator, &self.session, name, self.options.timeout).await?;
         let failover = if created.failover { ", failover" } else { "" };
         say(out, "created", &format!("slot {name} at {}{failover}", created.position))?;
-        let began_at = Some(created.began_at.as_str());
-        marker::write(&self.session, name, server, created.position, began_at).await?;
+        let origin = Origin::Created { began_at: &created.began_at };
+        marker::write(&self.session, name, server, created.position, origin).await?;
         say(out, "created", &format!("marker of slot {name}"))
     }
 }

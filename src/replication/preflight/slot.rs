@@ -7,7 +7,7 @@ use crate::config::SourceConfig;
 use crate::failure::Failure;
 use crate::lsn::Lsn;
 use crate::postgres::Settings;
-use crate::replication::marker::{self, Decision, Marker, recovery};
+use crate::replication::marker::{self, Decision, Marker, Origin, recovery};
 use crate::replication::publication;
 use crate::replication::quote::literal;
 use crate::replication::slot::{self, PLUGIN, SlotInfo};
@@ -59,7 +59,8 @@ async fn marker_table(
             .fix("`pgoutbox init`, or `pgoutbox init --url ADMIN` as an administrator")));
     }
     session.batch("beginning a transaction", "BEGIN").await?;
-    let written = marker::write(session, "pgoutbox check", server, Lsn::ZERO, None).await;
+    let written =
+        marker::write(session, "pgoutbox check", server, Lsn::ZERO, Origin::Adopted).await;
     session.batch("taking the marker back", "ROLLBACK").await?;
     let Err(failure) = written else { return Ok(Ok(())) };
     let role = escape_identifier(&context.settings.user);

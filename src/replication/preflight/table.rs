@@ -2,7 +2,7 @@
 
 use postgres_protocol::escape::escape_identifier;
 
-use super::{ColumnsNeeded, Context, Finding};
+use super::{ColumnsNeeded, Context, Finding, Report};
 use crate::config::{SourceConfig, TableConfig};
 use crate::failure::Failure;
 use crate::postgres::Session;
@@ -24,28 +24,27 @@ const INSUFFICIENT_PRIVILEGE: &str = "42501";
 const UNDEFINED_TABLE: &str = "42P01";
 const INVALID_SCHEMA: &str = "3F000";
 
-/// Looks at every table, then at the publication. The coverage is `None` where a table's columns do
-/// not fit the configuration, so that it is not known what must be covered.
+/// Looks at every table, then at the publication. The coverage is not asked where a table's columns
+/// do not fit the configuration, so that it is not known what must be covered.
 pub(super) async fn ask(
     context: &Context<'_>,
     columns_needed: &ColumnsNeeded,
-    findings: &mut Vec<Finding>,
-) -> Result<Option<Coverage>, Failure> {
+    report: &mut Report,
+) -> Result<(), Failure> {
     let source = &context.config.source;
-    let mut fits = true;
     for table in &source.tables {
-        if let Err(failure) = needed(context.session, table, columns_needed).await? {
-            findings.push(Finding::from_failure(subject(table), &failure));
-            fits = false;
+        match needed(context.session, table, columns_needed).await? {
+            Ok(columns) => report.needed.push(columns),
+            Err(failure) => report.findings.push(Finding::from_failure(subject(table), &failure)),
         }
-        findings.extend(select_denied(context, table).await?);
+        report.findings.extend(select_denied(context, table).await?);
     }
-    if !fits {
-        return Ok(None);
+    if report.needed.len() == source.tables.len() {
+        let coverage = covered(context.session, source, &report.needed).await?;
+        report.findings.extend(lines(context, &coverage));
+        report.coverage = Some(coverage);
     }
-    let coverage = coverage(context.session, source, columns_needed).await?;
-    findings.extend(lines(context, &coverage));
-    Ok(Some(coverage))
+    Ok(())
 }
 
 /// What the configured publication gives of what the configured tables need.
@@ -63,12 +62,16 @@ pub async fn coverage(
     for table in &source.tables {
         columns.push(needed(session, table, columns_needed).await??);
     }
-    let wanted: Vec<_> = source
-        .tables
-        .iter()
-        .zip(&columns)
-        .map(|(table, columns)| Wanted { table, columns })
-        .collect();
+    covered(session, source, &columns).await
+}
+
+async fn covered(
+    session: &Session,
+    source: &SourceConfig,
+    needed: &[Vec<String>],
+) -> Result<Coverage, Failure> {
+    let pairs = source.tables.iter().zip(needed);
+    let wanted: Vec<_> = pairs.map(|(table, columns)| Wanted { table, columns }).collect();
     publication::coverage(session, &source.publication, &wanted).await
 }
 
@@ -110,7 +113,7 @@ fn of_gap(gap: &Gap) -> Finding {
         | GapKind::Columns { table, .. }
         | GapKind::Generated { table, .. } => format!("table `{table}`"),
     };
-    Finding::from_failure(subject, &gap.failure())
+    Finding::from_failure(subject, &gap.into())
 }
 
 /// A table whose application fails, not the relay, since the publication publishes more than inserts.
