@@ -4,7 +4,7 @@
 -- The columns are Debezium's roles under names of one style. `xid` is the transaction that wrote the
 -- row: positions in commit order that a query can find without the WAL. No second index: an outbox
 -- is written far more often than it is searched.
-CREATE TABLE public.outbox (
+CREATE TABLE IF NOT EXISTS public.outbox (
     id             uuid        PRIMARY KEY DEFAULT gen_random_uuid(),
     aggregate_type text        NOT NULL,
     aggregate_id   text        NOT NULL,

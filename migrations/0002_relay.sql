@@ -1,5 +1,5 @@
 -- Remembers that a slot has existed, so that a slot that is gone is told from a first start. Not a
--- position: that is the slot's alone.
+-- position: that is the slot's alone. `created_at` is NULL where somebody else had made the slot.
 CREATE SCHEMA IF NOT EXISTS pgoutbox;
 CREATE TABLE IF NOT EXISTS pgoutbox.relay (
     slot              text        PRIMARY KEY,

@@ -4,6 +4,8 @@
 //! was asked for, 1 for a failure, 2 for a wrong configuration or command line.
 
 mod log;
+pub mod init;
+pub mod check;
 mod run;
 
 use std::path::PathBuf;
@@ -34,13 +36,17 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Creates what a relay needs in its database: publication, slot, marker.
+    Init(init::InitArgs),
+    /// Checks everything that `run` needs and prints a line for each thing.
+    Check(check::CheckArgs),
     /// Runs the relay until SIGTERM or SIGINT.
     Run(run::RunArgs),
 }
 
 /// What every command takes.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct ConfigArgs {
+pub struct ConfigArgs {
     /// The configuration file.
     #[arg(
         short,
@@ -49,7 +55,7 @@ pub(crate) struct ConfigArgs {
         env = "PGOUTBOX_CONFIG",
         default_value = "pgoutbox.yaml"
     )]
-    pub(crate) config: PathBuf,
+    pub config: PathBuf,
 }
 
 impl ConfigArgs {
@@ -63,6 +69,8 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     log::init();
     let outcome = match cli.command {
+        Command::Init(arguments) => init::main(&arguments),
+        Command::Check(arguments) => check::main(&arguments),
         Command::Run(arguments) => run::run(arguments),
     };
     match outcome {

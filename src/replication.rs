@@ -11,6 +11,7 @@
 //!  socket (TCP, unix; pacing) ─▶ TLS ─▶ connection (startup, SCRAM, queries) ─▶ stream (CopyBoth)
 //! ```
 
+pub mod quote;
 pub mod slot;
 pub mod marker;
 pub mod publication;

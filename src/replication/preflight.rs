@@ -10,6 +10,9 @@ mod standby;
 mod table;
 
 pub use finding::{Finding, Severity};
+pub use server::finding as server_finding;
+pub use slot::usable as slot_usable;
+pub use table::{coverage, endangered};
 
 use super::marker::Decision;
 use super::publication::Coverage;
@@ -19,20 +22,20 @@ use crate::failure::Failure;
 use crate::postgres::{self, Session, Settings};
 
 /// Tells which columns of a table its events are made from, given all its columns; or that the
-/// configuration refers to one that is not there.
-pub type ColumnsNeeded<'a> =
-    &'a (dyn Fn(&TableConfig, &[String]) -> Result<Vec<String>, Failure> + Send + Sync);
+/// configuration refers to one that is not there. `routing`, which knows, stands below this module.
+pub type ColumnsNeeded =
+    dyn Fn(&TableConfig, &[String]) -> Result<Vec<String>, Failure> + Send + Sync;
 
 /// What was found.
 #[derive(Debug, Default)]
 pub struct Report {
     /// One line each, in the order in which they were asked.
     pub findings: Vec<Finding>,
+    /// Columns that each table must publish, in the configuration's order of tables; shorter where
+    /// an error keeps it from being known.
+    pub needed: Vec<Vec<String>>,
     /// What the publication gives; `None` where that could not be asked.
     pub coverage: Option<Coverage>,
-    /// Of each configured table, the columns that its events are made from; empty where that is not
-    /// known.
-    pub needed: Vec<Vec<String>>,
     /// The slot, where it is configured and exists.
     pub slot: Option<SlotInfo>,
     /// What slot and marker mean together; `None` without a configured slot, or where they could
@@ -55,12 +58,10 @@ struct Context<'a> {
     config: &'a Config,
     settings: &'a Settings,
     session: &'a Session,
-    /// `server_version_num`.
-    version: i32,
 }
 
 /// Asks everything, over one ordinary session of its own.
-pub async fn preflight(config: &Config, settings: &Settings, columns: ColumnsNeeded<'_>) -> Report {
+pub async fn preflight(config: &Config, settings: &Settings, columns: &ColumnsNeeded) -> Report {
     let mut report = Report::default();
     // The name must not look like a relay's: who finds the slot held compares it.
     match postgres::connect(settings, "pgoutbox check").await {
@@ -78,19 +79,19 @@ async fn ask(
     config: &Config,
     settings: &Settings,
     session: &Session,
-    columns: ColumnsNeeded<'_>,
+    columns: &ColumnsNeeded,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let version = server::version(session).await?;
-    let context = Context { config, settings, session, version };
-    let findings = &mut report.findings;
+    let context = Context { config, settings, session };
+    let server = server_finding(session, settings).await?;
+    let is_suitable = server.severity != Severity::Error;
+    report.findings.push(server);
     // Nothing below makes sense on a server that cannot serve a relay at all.
-    if !server::is_suitable(&context, findings).await? {
+    if !is_suitable {
         return Ok(());
     }
-    if let Some((coverage, needed)) = table::ask(&context, columns, findings).await? {
-        (report.coverage, report.needed) = (Some(coverage), needed);
-    }
+    table::ask(&context, columns, report).await?;
+    let findings = &mut report.findings;
     if let Some(name) = &config.source.slot {
         let (slot, decision) = slot::ask(&context, name, findings).await?;
         (report.slot, report.decision) = (slot, decision);

@@ -12,8 +12,8 @@ pub use gap::{Gap, GapKind};
 
 use postgres_protocol::escape::escape_identifier;
 
-use super::marker::{literal, qualified, recovery};
-
+use super::marker::recovery;
+use super::quote::{literal, qualified};
 use crate::config::TableConfig;
 use crate::failure::Failure;
 use crate::lsn::Lsn;

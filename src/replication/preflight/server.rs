@@ -2,7 +2,7 @@
 
 use super::{Context, Finding};
 use crate::failure::{Class, Failure};
-use crate::postgres::Session;
+use crate::postgres::{Session, Settings};
 use crate::replication::slot::SlotInfo;
 
 /// The oldest server that pgoutput and our catalogue queries work on.
@@ -12,10 +12,11 @@ const OLDEST_SUPPORTED: i32 = 150_000;
 /// The first version that nobody has tried yet.
 const UNTRIED: i32 = 190_000;
 
-const VERSION: &str = "SELECT current_setting('server_version_num')::integer";
-
 const SERVER: &str = "\
-SELECT current_setting('server_version'), pg_is_in_recovery(), current_setting('wal_level')";
+SELECT current_setting('server_version_num')::integer,
+       current_setting('server_version'),
+       pg_is_in_recovery(),
+       current_setting('wal_level')";
 
 const CAPACITY: &str = "\
 SELECT current_setting('max_wal_senders')::bigint,
@@ -25,24 +26,15 @@ SELECT current_setting('max_wal_senders')::bigint,
        current_setting('max_slot_wal_keep_size') = '-1',
        coalesce(current_setting('idle_replication_slot_timeout', true), '0')";
 
-/// `server_version_num`.
-pub(super) async fn version(session: &Session) -> Result<i32, Failure> {
-    Ok(session.query_one("reading the server's version", VERSION, &[]).await?.get(0))
-}
-
-/// Whether a relay can work here at all; says what is wrong if not.
-pub(super) async fn is_suitable(
-    context: &Context<'_>,
-    findings: &mut Vec<Finding>,
-) -> Result<bool, Failure> {
-    let row = context.session.query_one("reading the server's state", SERVER, &[]).await?;
-    let (version, in_recovery, wal_level): (String, bool, String) =
-        (row.get(0), row.get(1), row.get(2));
-    let subject = format!("server `{}`", context.settings);
-    let finding = suitability(context.version, &version, in_recovery, &wal_level, &subject);
-    let suitable = finding.severity != super::Severity::Error;
-    findings.push(finding);
-    Ok(suitable)
+/// Whether a relay can work here at all; an error says why not.
+///
+/// # Errors
+///
+/// Where the server cannot be asked.
+pub async fn finding(session: &Session, settings: &Settings) -> Result<Finding, Failure> {
+    let row = session.query_one("reading the server's state", SERVER, &[]).await?;
+    let subject = format!("server `{settings}`");
+    Ok(suitability(row.get(0), row.get(1), row.get(2), row.get(3), &subject))
 }
 
 fn suitability(

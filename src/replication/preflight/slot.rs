@@ -3,10 +3,13 @@
 use postgres_protocol::escape::escape_identifier;
 
 use super::{Context, Finding};
+use crate::config::SourceConfig;
 use crate::failure::Failure;
 use crate::lsn::Lsn;
-use crate::replication::marker::{self, Decision, Marker, Origin, literal, recovery};
+use crate::postgres::Settings;
+use crate::replication::marker::{self, Decision, Marker, Origin, recovery};
 use crate::replication::publication;
+use crate::replication::quote::literal;
 use crate::replication::slot::{self, PLUGIN, SlotInfo};
 
 /// Looks at slot and marker; the decision stands only where nothing is wrong with either.
@@ -22,7 +25,7 @@ pub(super) async fn ask(
         Ok(()) => marker::read(session, name).await?,
         Err(finding) => {
             findings.push(finding);
-            findings.extend(found.as_ref().map(|slot| usable(context, name, slot, None)));
+            findings.extend(found.as_ref().map(|slot| line(context, name, slot, None)));
             return Ok((found, None));
         }
     };
@@ -32,14 +35,11 @@ pub(super) async fn ask(
         (Decision::Stop(failure), _) => {
             findings.push(Finding::from_failure(format!("slot `{name}`"), failure));
         }
-        (_, Some(slot)) => findings.push(usable(context, name, slot, marker.as_ref())),
+        (_, Some(slot)) => {
+            findings.push(line(context, name, slot, marker.as_ref()));
+            findings.extend(adopted(name, &decision));
+        }
         (_, None) => {}
-    }
-    if let (Decision::Adopt, Some(_)) = (&decision, &found) {
-        findings.push(Finding::warning(
-            format!("slot `{name}`"),
-            "was made by somebody else; `run` adopts it and writes a marker",
-        ));
     }
     if found.is_some() {
         findings.extend(publication_is_younger(context, name).await?);
@@ -70,16 +70,41 @@ async fn marker_table(
     ))))
 }
 
-/// The slot's own state.
-fn usable(context: &Context<'_>, name: &str, slot: &SlotInfo, marker: Option<&Marker>) -> Finding {
-    let subject = format!("slot `{name}`");
-    if let Some(failure) = wrong_kind(name, slot, &context.settings.dbname) {
-        return Finding::from_failure(subject, &failure);
+fn adopted(name: &str, decision: &Decision) -> Option<Finding> {
+    let message = "has no marker, so somebody else made it; `run` adopts it and writes one";
+    matches!(decision, Decision::Adopt)
+        .then(|| Finding::warning(format!("slot `{name}`"), message).fix("`pgoutbox init`"))
+}
+
+/// Whether a relay of this configuration can read the slot, now or once it is free; `created_at` is
+/// its marker's time, for the recovery.
+///
+/// # Errors
+///
+/// Why it never can, with the way out.
+pub fn usable(
+    name: &str,
+    slot: &SlotInfo,
+    source: &SourceConfig,
+    settings: &Settings,
+    created_at: Option<&str>,
+) -> Result<(), Failure> {
+    if let Some(failure) = wrong_kind(name, slot, &settings.dbname) {
+        return Err(failure);
     }
     if slot.is_lost() {
-        let since = marker.and_then(|marker| marker.created_at.as_deref());
-        let hint = recovery(name, &context.config.source.tables, since, true);
-        return Finding::from_failure(subject, &lost(name, slot).hint(hint));
+        return Err(lost(name, slot).hint(recovery(name, &source.tables, created_at, true)));
+    }
+    Ok(())
+}
+
+/// The slot's own state.
+fn line(context: &Context<'_>, name: &str, slot: &SlotInfo, marker: Option<&Marker>) -> Finding {
+    let subject = format!("slot `{name}`");
+    let created_at = marker.and_then(|marker| marker.created_at.as_deref());
+    let source = &context.config.source;
+    if let Err(failure) = usable(name, slot, source, context.settings, created_at) {
+        return Finding::from_failure(subject, &failure);
     }
     if let Some(holder) = &slot.holder {
         let application = holder.application_name.as_deref().unwrap_or("no application name");

@@ -1,11 +1,13 @@
 //! The outbox tables and what the publication gives of them.
 
-use super::{ColumnsNeeded, Context, Finding};
-use crate::config::TableConfig;
-use crate::failure::Failure;
-use crate::replication::marker::qualified;
-use crate::replication::publication::{self, Coverage, Gap, GapKind, Wanted};
 use postgres_protocol::escape::escape_identifier;
+
+use super::{ColumnsNeeded, Context, Finding, Report};
+use crate::config::{SourceConfig, TableConfig};
+use crate::failure::Failure;
+use crate::postgres::Session;
+use crate::replication::publication::{self, Coverage, Gap, GapKind, Wanted};
+use crate::replication::quote::qualified;
 
 const COLUMNS: &str = "\
 SELECT attribute.attname::text
@@ -18,40 +20,71 @@ WHERE schema.nspname = $1::text::name
   AND NOT attribute.attisdropped
 ORDER BY attribute.attnum";
 
-/// Insufficient privilege.
-const DENIED: &str = "42501";
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
+const UNDEFINED_TABLE: &str = "42P01";
+const INVALID_SCHEMA: &str = "3F000";
 
-/// Looks at every table, then at the publication. The coverage is `None` where a table's columns do
-/// not fit the configuration, so that it is not known what must be covered.
+/// Looks at every table, then at the publication. The coverage is not asked where a table's columns
+/// do not fit the configuration, so that it is not known what must be covered.
 pub(super) async fn ask(
     context: &Context<'_>,
-    columns_needed: ColumnsNeeded<'_>,
-    findings: &mut Vec<Finding>,
-) -> Result<Option<(Coverage, Vec<Vec<String>>)>, Failure> {
-    let tables = &context.config.source.tables;
-    let mut needed = Vec::with_capacity(tables.len());
-    for table in tables {
-        let existing = columns(context, table).await?;
-        // A table that does not exist is told by the coverage.
-        if existing.is_empty() {
-            needed.push(Vec::new());
-            continue;
+    columns_needed: &ColumnsNeeded,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let source = &context.config.source;
+    for table in &source.tables {
+        match needed(context.session, table, columns_needed).await? {
+            Ok(columns) => report.needed.push(columns),
+            Err(failure) => report.findings.push(Finding::from_failure(subject(table), &failure)),
         }
-        match columns_needed(table, &existing) {
-            Ok(columns) => needed.push(columns),
-            Err(failure) => findings.push(Finding::from_failure(subject(table), &failure)),
-        }
-        findings.extend(select_denied(context, table).await?);
+        report.findings.extend(select_denied(context, table).await?);
     }
-    if needed.len() < tables.len() {
-        return Ok(None);
+    if report.needed.len() == source.tables.len() {
+        let coverage = covered(context.session, source, &report.needed).await?;
+        report.findings.extend(lines(context, &coverage));
+        report.coverage = Some(coverage);
     }
-    let wanted: Vec<_> =
-        tables.iter().zip(&needed).map(|(table, columns)| Wanted { table, columns }).collect();
-    let name = &context.config.source.publication;
-    let coverage = publication::coverage(context.session, name, &wanted).await?;
-    findings.extend(lines(context, &coverage));
-    Ok(Some((coverage, needed)))
+    Ok(())
+}
+
+/// What the configured publication gives of what the configured tables need.
+///
+/// # Errors
+///
+/// A table that does not have the columns that the configuration refers to, or a server that cannot
+/// be asked.
+pub async fn coverage(
+    session: &Session,
+    source: &SourceConfig,
+    columns_needed: &ColumnsNeeded,
+) -> Result<Coverage, Failure> {
+    let mut columns = Vec::with_capacity(source.tables.len());
+    for table in &source.tables {
+        columns.push(needed(session, table, columns_needed).await??);
+    }
+    covered(session, source, &columns).await
+}
+
+async fn covered(
+    session: &Session,
+    source: &SourceConfig,
+    needed: &[Vec<String>],
+) -> Result<Coverage, Failure> {
+    let pairs = source.tables.iter().zip(needed);
+    let wanted: Vec<_> = pairs.map(|(table, columns)| Wanted { table, columns }).collect();
+    publication::coverage(session, &source.publication, &wanted).await
+}
+
+/// The columns that must be published; none of a table that does not exist, which the coverage tells.
+async fn needed(
+    session: &Session,
+    table: &TableConfig,
+    columns_needed: &ColumnsNeeded,
+) -> Result<Result<Vec<String>, Failure>, Failure> {
+    let doing = format!("reading the columns of `{}`", qualified(table));
+    let rows = session.query(&doing, COLUMNS, &[&table.schema, &table.table]).await?;
+    let existing: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    Ok(if existing.is_empty() { Ok(existing) } else { columns_needed(table, &existing) })
 }
 
 fn lines(context: &Context<'_>, coverage: &Coverage) -> Vec<Finding> {
@@ -80,11 +113,11 @@ fn of_gap(gap: &Gap) -> Finding {
         | GapKind::Columns { table, .. }
         | GapKind::Generated { table, .. } => format!("table `{table}`"),
     };
-    Finding::from_failure(subject, &gap.failure())
+    Finding::from_failure(subject, &gap.into())
 }
 
-/// A11: it is the application that fails, not the relay.
-fn endangered(publication: &str, table: &str) -> Finding {
+/// A table whose application fails, not the relay, since the publication publishes more than inserts.
+pub fn endangered(publication: &str, table: &str) -> Finding {
     Finding::warning(
         format!("table `{table}`"),
         format!(
@@ -98,12 +131,6 @@ fn endangered(publication: &str, table: &str) -> Finding {
     ))
 }
 
-async fn columns(context: &Context<'_>, table: &TableConfig) -> Result<Vec<String>, Failure> {
-    let doing = format!("reading the columns of `{}`", qualified(table));
-    let rows = context.session.query(&doing, COLUMNS, &[&table.schema, &table.table]).await?;
-    Ok(rows.iter().map(|row| row.get(0)).collect())
-}
-
 /// Found by trying: roles are granted things in more ways than a catalogue query knows.
 async fn select_denied(
     context: &Context<'_>,
@@ -111,16 +138,20 @@ async fn select_denied(
 ) -> Result<Option<Finding>, Failure> {
     let name = qualified(table);
     let sql = format!("SELECT FROM {name} LIMIT 0");
-    match context.session.batch(&format!("reading `{name}`"), &sql).await {
-        Ok(()) => Ok(None),
-        Err(failure) if failure.peer_code() == Some(DENIED) => {
+    let Err(failure) = context.session.batch(&format!("reading `{name}`"), &sql).await else {
+        return Ok(None);
+    };
+    match failure.peer_code() {
+        // The coverage tells that.
+        Some(UNDEFINED_TABLE | INVALID_SCHEMA) => Ok(None),
+        Some(INSUFFICIENT_PRIVILEGE) => {
             let role = escape_identifier(&context.settings.user);
             let schema = escape_identifier(&table.schema);
             Ok(Some(Finding::from_failure(subject(table), &failure).fix(format!(
                 "`GRANT USAGE ON SCHEMA {schema} TO {role}`, `GRANT SELECT ON {name} TO {role}`"
             ))))
         }
-        Err(failure) => Err(failure),
+        _ => Err(failure),
     }
 }
 

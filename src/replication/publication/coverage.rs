@@ -6,7 +6,7 @@ use super::gap::{Gap, GapKind};
 use crate::config::TableConfig;
 use crate::failure::Failure;
 use crate::postgres::Session;
-use crate::replication::marker::qualified;
+use crate::replication::quote::qualified;
 
 const PUBLICATION: &str = "\
 SELECT pubinsert, pubupdate, pubdelete
@@ -219,10 +219,8 @@ impl Found {
         let (generated, plain): (Vec<_>, Vec<_>) =
             columns.iter().cloned().partition(|column| self.generated_columns.contains(column));
         let is_unlisted = |column: &String| !self.published_columns.contains(column);
-        let unlisted: Vec<_> = match self.published_columns.is_empty() {
-            true => Vec::new(),
-            false => plain.into_iter().filter(is_unlisted).collect(),
-        };
+        let mut unlisted = plain;
+        unlisted.retain(|column| !self.published_columns.is_empty() && is_unlisted(column));
         if !unlisted.is_empty() {
             return Some(GapKind::Columns { table, columns: unlisted });
         }

@@ -12,7 +12,7 @@ use super::PLUGIN;
 use crate::failure::Failure;
 use crate::lsn::Lsn;
 use crate::postgres::Session;
-use crate::replication::marker::literal;
+use crate::replication::quote::literal;
 
 /// A wait is named for the first time after this long, and then again and again.
 const NAME_EVERY: Duration = Duration::from_secs(5);
@@ -25,8 +25,8 @@ const QUERY_CANCELED: &str = "57014";
 /// First server version with FAILOVER slots.
 const FAILOVER_VERSION: i32 = 170_000;
 
-const PID_AND_VERSION: &str = "\
-SELECT pg_backend_pid(), current_setting('server_version_num')::integer";
+const BEFOREHAND: &str = "\
+SELECT pg_backend_pid(), current_setting('server_version_num')::integer, now()::text";
 
 // Slot creation waits for one transaction after the other, each by its lock. Whose lock it is may be
 // seen by everybody; `backend_xid` in `pg_stat_activity` may not.
@@ -53,6 +53,8 @@ WHERE waits.pid = $1
 pub struct Created {
     /// Where the slot begins.
     pub position: Lsn,
+    /// When the server began to make it, before it waited for anything.
+    pub began_at: String,
     /// Whether it is a FAILOVER slot.
     pub failover: bool,
 }
@@ -82,8 +84,8 @@ pub async fn create(
     timeout: Duration,
 ) -> Result<Created, Failure> {
     let doing = format!("creating slot `{name}`");
-    let row = session.query_one(&doing, PID_AND_VERSION, &[]).await?;
-    let (pid, version): (i32, i32) = (row.get(0), row.get(1));
+    let row_before = session.query_one(&doing, BEFOREHAND, &[]).await?;
+    let (pid, version): (i32, i32) = (row_before.get(0), row_before.get(1));
     // The server's own clock: a slot that is half made must not outlive a relay that has gone.
     let millis = timeout.as_millis().clamp(1, MAX_TIMEOUT_MILLIS);
     let timeouts = format!("SET statement_timeout = {millis}; SET lock_timeout = 0");
@@ -104,6 +106,7 @@ pub async fn create(
     match outcome {
         Ok(row) => Ok(Created {
             position: row.get::<_, String>(0).parse().unwrap_or(Lsn::ZERO),
+            began_at: row_before.get(2),
             failover: version >= FAILOVER_VERSION,
         }),
         Err(failure) if failure.peer_code() == Some(QUERY_CANCELED) => {

@@ -170,7 +170,7 @@ impl Watcher {
             self.coverage_found(None);
             return Ok(());
         };
-        self.coverage_found(Some(gap.failure()));
+        self.coverage_found(Some(gap.into()));
         Ok(())
     }
 
