@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::Poison;
 use super::router::Routed;
+use super::{Poison, RoutedEvent};
 use crate::failure::{Class, Failure};
 use crate::outbox::OutboxEvent;
 
@@ -54,7 +54,18 @@ impl Obstacle {
         };
         let message = format!("event `{id}` of `{table}` cannot be delivered: {self}{limit}");
         let reason = Failure::new(Class::Poison, message).hint(self.way_out(&id));
-        Routed::Poison(Poison { id, reason, event })
+        Routed::Poison(Poison { id, reason, routed: None })
+    }
+
+    /// What becomes of an event whose place is known and that cannot be delivered for this.
+    pub(super) fn poisons(self, id: String, routed: RoutedEvent, max_event_size: usize) -> Routed {
+        let event = routed.event.clone();
+        match self.routed(id, event, max_event_size) {
+            Routed::Poison(poison) => {
+                Routed::Poison(Poison { routed: Some(Box::new(routed)), ..poison })
+            }
+            other => other,
+        }
     }
 
     fn way_out(&self, id: &str) -> String {

@@ -111,12 +111,18 @@ impl Router {
             Some(id) => self.make(&plan, &row, id),
             None => Err(row.omitted().unwrap_or(Obstacle::NoId)),
         };
+        let too_large = row.omitted();
         drop(row);
         self.plans.push(plan);
-        match made {
-            Ok(Some(made)) => Routed::Deliver(made.into_event(event, *transaction)),
-            Ok(None) => Routed::Unmatched(event),
-            Err(obstacle) => {
+        match (made, too_large) {
+            (Ok(Some(made)), None) => Routed::Deliver(made.into_event(event, *transaction)),
+            (Ok(Some(made)), Some(too_large)) => {
+                let event = made.into_event(event, *transaction);
+                let id = String::from_utf8_lossy(&event.id).into_owned();
+                too_large.poisons(id, event, self.max_event_size)
+            }
+            (Ok(None), _) => Routed::Unmatched(event),
+            (Err(obstacle), _) => {
                 let id = String::from_utf8_lossy(&id.unwrap_or_default()).into_owned();
                 obstacle.routed(id, event, self.max_event_size)
             }
@@ -130,15 +136,13 @@ impl Router {
                 OnUnmatched::Halt => Err(Obstacle::NoRoute),
             };
         };
-        if let Some(too_large) = row.omitted() {
-            return Err(too_large);
-        }
         Ok(Some(Made {
             id: id.clone(),
             sink: route.sink,
             topic: self.topics.of(&route.topic, row)?,
             key: route.key.share(row)?,
-            value: row.share(&plan.payload)?,
+            // Without its payload, an event too large still has a place that others must not pass.
+            value: if row.omitted().is_some() { None } else { row.share(&plan.payload)? },
             headers: route.headers(row)?,
             ordering_key: plan.ordering.of(row)?,
         }))
