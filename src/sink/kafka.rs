@@ -66,10 +66,16 @@ pub struct Window {
 pub struct KafkaSink {
     shared: Arc<Shared>,
     window: Window,
-    /// The relay's own view of the table of topics, which only the relay adds to.
-    topics: Vec<Arc<Topic>>,
+    views: Vec<View>,
     indexes: HashMap<Arc<str>, usize, foldhash::fast::RandomState>,
     driver: Option<(JoinHandle<()>, oneshot::Receiver<()>)>,
+}
+
+/// A topic as the relay knows it by the reports that it has taken.
+struct View {
+    topic: Arc<Topic>,
+    /// 0 until it was told.
+    partitions: u32,
 }
 
 /// Everything that a Kafka sink is started with.
@@ -108,31 +114,32 @@ impl KafkaSink {
     /// The lane that `event` waits in: its partition, or the topic's waiting lane while the
     /// partitions are not known. An event without a key goes where its id's hash says.
     pub fn lane(&mut self, event: &RoutedEvent) -> Lane {
-        let topic = self.topic(event);
-        match topic.partitions() {
-            0 => partition::waiting_lane(topic.index),
-            partitions => partition::lane(topic.index, partition_of(event, partitions)),
+        let view = self.view(event);
+        match view.partitions {
+            0 => partition::waiting_lane(view.topic.index),
+            partitions => partition::lane(view.topic.index, partition_of(event, partitions)),
         }
     }
 
     /// Whether events of `lane` may be handed over.
     pub fn is_open(&self, lane: Lane) -> bool {
         let (topic, partition) = partition::parts(lane);
-        partition.is_some()
-            && self.topics.get(topic).is_some_and(|topic| topic.phase() == Phase::Open)
+        partition.is_some() && self.views.get(topic).is_some_and(View::is_open)
     }
 
     /// Hands one event to the client, which copies it.
     pub fn enqueue(&mut self, id: DeliveryId, event: &RoutedEvent) -> bool {
-        let topic = self.topic(event);
+        let view = self.view(event);
+        let (topic, partitions) = (Arc::clone(&view.topic), view.partitions);
+        // Held until the event is in the client: the driver takes a producer out under this lock,
+        // and changes partitions only while there is none.
         let slot = self.shared.producer();
         let Some(producer) = slot.as_ref().filter(|producer| !producer.context().is_failing())
         else {
             return false;
         };
-        let partitions = topic.partitions();
-        if topic.phase() != Phase::Open || partitions == 0 {
-            // Closed since the relay asked; what follows of it (Reset) wakes the relay.
+        // A topic that was closed since the relay asked is followed by a reset.
+        if !self.shared.knows_reset() || topic.phase() != Phase::Open || partitions == 0 {
             return false;
         }
         let partition = partition_of(event, partitions);
@@ -167,17 +174,37 @@ impl KafkaSink {
         }
     }
 
-    fn topic(&mut self, event: &RoutedEvent) -> Arc<Topic> {
+    /// The view of the event's topic, brought up to date as far as the relay has been told.
+    fn view(&mut self, event: &RoutedEvent) -> &View {
         let Destination::Topic(name) = &event.destination;
-        let known = self.indexes.get(name).and_then(|index| self.topics.get(*index));
-        if let Some(topic) = known {
-            return Arc::clone(topic);
+        let index = match self.indexes.get(name) {
+            Some(index) => *index,
+            None => self.add(name),
+        };
+        let taken = self.shared.mailbox.taken();
+        // `add` has put every topic of the table into the views.
+        #[expect(clippy::indexing_slicing, reason = "indexes point into the views")]
+        let view = &mut self.views[index];
+        if let Some(partitions) = view.topic.told_partitions(taken) {
+            view.partitions = partitions;
         }
-        let topic = self.shared.topics.add(name);
-        self.topics = self.shared.topics.all();
-        self.indexes.insert(Arc::clone(name), topic.index as usize);
+        view
+    }
+
+    fn add(&mut self, name: &Arc<str>) -> usize {
+        self.shared.topics.add(name);
+        for topic in self.shared.topics.all().into_iter().skip(self.views.len()) {
+            self.indexes.insert(Arc::clone(&topic.name), self.views.len());
+            self.views.push(View { topic, partitions: 0 });
+        }
         self.shared.wake_inspector();
-        topic
+        self.indexes.get(name).copied().unwrap_or_default()
+    }
+}
+
+impl View {
+    fn is_open(&self) -> bool {
+        self.partitions > 0 && self.topic.phase() == Phase::Open
     }
 }
 

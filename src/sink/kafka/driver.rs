@@ -94,7 +94,7 @@ impl Driver {
             let Some(cause) = self.cause(&producer, is_hopeless) else { continue };
             let Some(fresh) = self.replace(producer, cause) else { return };
             producer = Arc::clone(&fresh.producer);
-            self.publish(fresh);
+            self.shared.publish(fresh.producer, fresh.reports, self.pace);
         }
     }
 
@@ -318,20 +318,6 @@ impl Driver {
                 return None;
             }
         }
-    }
-
-    /// Puts the producer in force, then tells the relay, in the order that it needs.
-    fn publish(&self, fresh: Fresh) {
-        *self.shared.producer() = Some(fresh.producer);
-        for report in fresh.reports {
-            self.shared.mailbox.put(report);
-        }
-        for topic in self.shared.topics.all() {
-            if topic.phase() == Phase::Ready {
-                self.shared.open(&topic);
-            }
-        }
-        self.shared.mailbox.put(Report::Reset(self.pace));
     }
 
     /// Gives what is out until `deadline`.

@@ -19,7 +19,7 @@ use super::stall::Stuck;
 use super::topic::{Phase, Topic, Topics};
 use crate::failure::{Class, Failure};
 use crate::metrics::SinkMetrics;
-use crate::sink::{DeliveryId, Mailbox, Report};
+use crate::sink::{DeliveryId, Mailbox, Pace, Report};
 
 /// How long the client's news explain what does not move.
 const NEWS: Duration = Duration::from_secs(60);
@@ -40,6 +40,7 @@ pub(super) struct Shared {
     /// The driver and the inspector, to be woken.
     pub(super) threads: [OnceLock<Thread>; 2],
     producer: Mutex<Option<Arc<Producer>>>,
+    reset_by: AtomicU64,
     batch_size: AtomicU32,
     acked: AtomicU64,
     room_in: AtomicI64,
@@ -70,6 +71,7 @@ impl Shared {
             stuck: Mutex::default(),
             threads: [OnceLock::new(), OnceLock::new()],
             producer: Mutex::default(),
+            reset_by: AtomicU64::new(0),
             acked: AtomicU64::new(0),
             room_in: AtomicI64::new(0),
             connected: AtomicBool::new(false),
@@ -83,6 +85,27 @@ impl Shared {
     /// whoever takes the producer out knows that nothing more comes.
     pub(super) fn producer(&self) -> MutexGuard<'_, Option<Arc<Producer>>> {
         lock(&self.producer)
+    }
+
+    /// Puts a fresh producer in force with the reports that go with it, [`Report::Reset`] last: until
+    /// the relay has taken that, it would hand over what must come later.
+    pub(super) fn publish(&self, producer: Arc<Producer>, reports: Vec<Report>, pace: Pace) {
+        let mut slot = self.producer();
+        *slot = Some(producer);
+        for report in reports {
+            self.mailbox.put(report);
+        }
+        for topic in self.topics.all() {
+            if topic.phase() == Phase::Ready {
+                self.open(&topic);
+            }
+        }
+        self.mailbox.put_noting(Report::Reset(pace), &self.reset_by);
+    }
+
+    /// Whether the relay knows that the producer in force is a fresh one.
+    pub(super) fn knows_reset(&self) -> bool {
+        self.mailbox.taken() >= self.reset_by.load(Ordering::Acquire)
     }
 
     /// The most that a batch of the producer in force holds, in bytes.
@@ -178,7 +201,8 @@ impl Shared {
     pub(super) fn open(&self, topic: &Topic) {
         topic.set_phase(Phase::Open);
         for lane in topic.lanes(topic.partitions()) {
-            self.mailbox.put(Report::Relane(lane));
+            // The last one counts: all of them are in the mailbox by then.
+            self.mailbox.put_noting(Report::Relane(lane), &topic.told_by);
         }
         self.blocks.clear(&Some(Arc::clone(&topic.name)));
     }

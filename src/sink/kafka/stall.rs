@@ -55,7 +55,7 @@ impl Stalls {
     ) -> Vec<Stuck> {
         let mut stuck = Vec::new();
         for Look { topic, partition, sent, acked } in looks {
-            if sent == acked {
+            if sent <= acked {
                 self.heads.remove(&(topic, partition));
                 continue;
             }

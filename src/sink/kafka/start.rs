@@ -1,6 +1,8 @@
 //! Starting: a connection that answers, the topics that routes name, then the two threads.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -39,15 +41,10 @@ pub(super) async fn start(start: Start<'_>) -> Result<KafkaSink, Failure> {
     *shared.producer() = Some(Arc::clone(&producer));
     let driver = spawn(&shared, producer)?;
     Ok(KafkaSink {
-        topics: shared.topics.all(),
-        indexes: shared
-            .topics
-            .all()
-            .iter()
-            .map(|topic| (Arc::clone(&topic.name), topic.index as usize))
-            .collect(),
         shared,
         window,
+        views: Vec::new(),
+        indexes: HashMap::default(),
         driver: Some(driver),
     })
 }
@@ -128,6 +125,7 @@ fn find_topic(shared: &Shared, producer: &Producer, name: &Arc<str>) -> Result<(
                     topic.set_limit(limit);
                 }
                 topic.learn_partitions(u32::try_from(partitions.len()).unwrap_or(u32::MAX));
+                topic.told_by.store(0, Ordering::Release);
                 topic.set_phase(Phase::Open);
                 return Ok(());
             }

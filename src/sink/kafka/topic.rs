@@ -73,6 +73,10 @@ pub(super) struct Topic {
     limit: AtomicU32,
     /// A partition count to take over when the producer is replaced; 0 for none.
     grown: AtomicU32,
+    /// Number of the report by which the relay learns of the partitions, as
+    /// [`Mailbox::put_noting`](crate::sink::Mailbox::put_noting) notes it; until that is taken, the
+    /// relay goes by what it knew.
+    pub(super) told_by: AtomicU64,
     closure: Mutex<Option<Closure>>,
 }
 
@@ -85,6 +89,7 @@ impl Topic {
             flows: RwLock::default(),
             limit: AtomicU32::new(0),
             grown: AtomicU32::new(0),
+            told_by: AtomicU64::new(u64::MAX),
             closure: Mutex::default(),
         }
     }
@@ -106,6 +111,14 @@ impl Topic {
     /// The number of partitions; 0 while it is not known.
     pub(super) fn partitions(&self) -> u32 {
         u32::try_from(self.flows().len()).unwrap_or(0)
+    }
+
+    /// The number of partitions, if the relay, which has taken `taken` reports, knows of it.
+    pub(super) fn told_partitions(&self, taken: u64) -> Option<u32> {
+        let told_by = self.told_by.load(Ordering::Acquire);
+        let partitions = self.partitions();
+        let is_settled = self.told_by.load(Ordering::Acquire) == told_by;
+        (is_settled && taken >= told_by).then_some(partitions)
     }
 
     /// `max.message.bytes`, if it is known.
@@ -135,6 +148,7 @@ impl Topic {
         let known = self.partitions();
         let changed = count > 0 && count != known;
         changed.then(|| {
+            self.told_by.store(u64::MAX, Ordering::Release);
             self.resize(count);
             (known, count)
         })
@@ -272,6 +286,16 @@ mod tests {
         assert_eq!(topic.grow(), Some((3, 6)));
         assert_eq!(topic.partitions(), 6);
         assert_eq!(topic.grow(), None);
+    }
+
+    #[test]
+    fn partitions_are_told_once_the_report_is_taken() {
+        let topic = Topics::default().add(&Arc::from("t"));
+        topic.learn_partitions(3);
+        assert_eq!(topic.told_partitions(9), None);
+        topic.told_by.store(5, Ordering::Release);
+        assert_eq!(topic.told_partitions(4), None);
+        assert_eq!(topic.told_partitions(5), Some(3));
     }
 
     #[test]
