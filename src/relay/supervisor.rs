@@ -187,11 +187,11 @@ impl Supervisor {
     async fn try_start_sinks(&self, bell: &Arc<Notify>) -> Result<Vec<Outgoing>, Failure> {
         checked(&self.config, &self.settings).await?;
         let mut outgoing = Vec::new();
-        for (index, (name, sink)) in self.config.sinks.iter().enumerate() {
+        for (index, (name, _)) in self.config.sinks.iter().enumerate() {
             let mailbox = outgoing::mailbox(bell);
             let metrics = self.metrics.sink(name).cloned();
             let metrics = metrics.ok_or_else(|| Failure::configuration("a sink has no metrics"))?;
-            let sink = sinks::start(&self.config, index, sink, &mailbox, &metrics).await?;
+            let sink = sinks::start(&self.config, index, &mailbox, &metrics).await?;
             outgoing.push(Outgoing::new(name.clone(), sink, mailbox, metrics));
         }
         Ok(outgoing)
