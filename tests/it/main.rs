@@ -1,1 +1,18 @@
-fn main() {}
+//! Tests on real servers: one binary, so that the servers and what is built for them are shared.
+//!
+//! `support` starts and reaches servers and relays, `checker` writes a known history and judges what
+//! arrived, the rest are tests. `make test` provides the servers.
+
+// A test that meets the unexpected shall end there, with a backtrace.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::large_futures,
+    reason = "tests panic and print on purpose"
+)]
+
+#[macro_use]
+mod support;
+mod checker;
+mod harness;
