@@ -1,11 +1,17 @@
 //! The configuration as the rest of the crate sees it: checked, resolved, every default filled in.
 //!
 //! [`Config::load`] reads one YAML file. Everything wrong with it is a [`ConfigError`] that names
-//! file, line, column and the nearest right key.
+//! file, line, column and the nearest right key; no error shows a value that may be a secret.
+
+mod error;
+mod nearest;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+pub use error::{ConfigError, Problem};
+pub(crate) use nearest::{did_you_mean, nearest};
 
 /// One relay's whole configuration.
 #[derive(Clone, Debug)]
@@ -28,6 +34,33 @@ pub struct Config {
     pub http_listen: Option<std::net::SocketAddr>,
     /// The file it was read from, for messages; `None` for a configuration made in memory.
     pub file: Option<PathBuf>,
+}
+
+impl Config {
+    /// Reads `path`; `${env:…}` is the process's environment, and a relative `${file:…}` stands
+    /// beside `path`.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong, with its place in the file.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::from(Problem::Unreadable(error)).in_file(path))?;
+        Self::parse(&text, Some(path.to_owned()), &|name| std::env::var(name).ok())
+    }
+
+    /// Reads `text`, which came from `file`; `env` answers `${env:…}`.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong, with its place in the text.
+    pub fn parse(
+        _text: &str,
+        _file: Option<PathBuf>,
+        _env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        Err(ConfigError::from(Problem::Invalid(String::new())))
+    }
 }
 
 /// `source.postgres`.
@@ -100,8 +133,8 @@ pub struct KafkaConfig {
 /// One route. Templates are kept as text with their position; `routing` compiles them.
 #[derive(Clone, Debug)]
 pub struct RouteConfig {
-    /// Which events; empty matches all.
-    pub matches: Vec<(String, MatchConfig)>,
+    /// Which events: all of these must hold; empty matches all.
+    pub matches: Vec<Condition>,
     /// Index into [`Config::sinks`].
     pub sink: usize,
     /// Kafka topic template.
@@ -137,6 +170,17 @@ pub struct Location {
     pub line: u32,
     /// Column.
     pub column: u32,
+}
+
+/// One entry of a route's `match`.
+#[derive(Clone, Debug)]
+pub struct Condition {
+    /// A role's name first, else a column's exact name; `@table` is the event's table.
+    pub column: String,
+    /// What its value must be. NULL is never it.
+    pub accepts: MatchConfig,
+    /// Where it stands, for messages.
+    pub location: Location,
 }
 
 /// What a route asks of one column.

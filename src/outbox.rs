@@ -5,12 +5,14 @@
 //! (PostgreSQL manual, "Logical Replication Message Formats"), with one kind more for a value that
 //! was too large to be kept.
 
+mod shape;
 mod tuple;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+pub use shape::ShapeError;
 pub use tuple::{Tuple, TupleError, Value};
 
 /// What an outbox column is for. Names are pgoutbox's; Debezium's are defaults of the same roles.

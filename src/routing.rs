@@ -4,5 +4,7 @@
 //! row and its transaction alone.
 
 mod event;
+mod router;
 
 pub use event::{Destination, HeaderNames, Headers, RoutedEvent, SinkIndex};
+pub use router::{Poison, Routed, Router};
