@@ -175,14 +175,14 @@ fn produce(topics: &Topics, word: &str, partition: i32, pairs: &[Pair<'_>]) {
 
 /// Whether one message gets through.
 fn try_produce(config: &ClientConfig, topic: &str) -> bool {
-    let (delivered, outcomes) = std::sync::mpsc::channel();
+    let (delivered, outcomes) = std::sync::mpsc::sync_channel(1);
     let producer: BaseProducer<Outcomes> = config.create_with_context(Outcomes(delivered)).unwrap();
     producer.send(BaseRecord::<str, str, ()>::with_opaque_to(topic, ()).payload("x")).unwrap();
     producer.flush(SHORT).unwrap();
     outcomes.recv().unwrap()
 }
 
-struct Outcomes(std::sync::mpsc::Sender<bool>);
+struct Outcomes(std::sync::mpsc::SyncSender<bool>);
 
 impl rdkafka::ClientContext for Outcomes {}
 

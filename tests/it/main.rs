@@ -11,8 +11,11 @@
     clippy::large_futures,
     reason = "tests panic and print on purpose"
 )]
+// Cases come from several hands; each takes from the tools what it needs.
+#![allow(dead_code, unused_imports, unused_macros)]
 
 #[macro_use]
 mod support;
 mod checker;
 mod harness;
+mod cases;

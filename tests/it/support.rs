@@ -1,8 +1,6 @@
 //! What a test on real servers needs: the servers, a database and topics of its own, a relay, a
 //! network that can be cut, and the one way to wait.
 
-#![allow(dead_code, unused_imports, unused_macros, reason = "cases take from it what they need")]
-
 mod wait;
 mod services;
 mod process;
@@ -18,11 +16,12 @@ mod settings;
 mod relay;
 
 pub(crate) use cluster::{Cluster, Sql};
-pub(crate) use database::Database;
+pub(crate) use database::{Database, Walsender};
 pub(crate) use private_kafka::{KafkaOptions, PrivateKafka};
 pub(crate) use private_postgres::PrivatePostgres;
+pub(crate) use process::Process;
 pub(crate) use proxy::Proxy;
-pub(crate) use reader::{Reader, Record};
+pub(crate) use reader::{Reader, Record, first_texts};
 pub(crate) use relay::Relay;
 pub(crate) use services::{Server, kafka_brokers};
 pub(crate) use settings::Settings;

@@ -1,5 +1,6 @@
 //! A database of a test's own, with a role that owns nothing, a slot name and the cases' fixture.
 
+use std::collections::HashSet;
 use std::thread;
 use std::time::Duration;
 
@@ -30,6 +31,16 @@ pub(crate) struct Database {
     /// slots and roles are the server's.
     name: String,
     sql: Sql,
+}
+
+/// The server's view of a replication connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Walsender {
+    pub(crate) pid: u32,
+    /// End of what it has sent; keepalives move it too.
+    pub(crate) sent: Lsn,
+    /// When the last status update was sent, by the relay's clock.
+    pub(crate) reply_time: Option<String>,
 }
 
 impl Database {
@@ -71,6 +82,12 @@ impl Database {
     /// The URL of the role that owns nothing and is no superuser.
     pub(crate) fn relay_url(&self) -> String {
         self.cluster.url_of(&self.name, PASSWORD, &self.name)
+    }
+
+    /// The same through another port, a proxy's.
+    pub(crate) fn relay_url_at(&self, port: u16) -> String {
+        let port_here = format!(":{}/", self.cluster.port());
+        self.relay_url().replace(&port_here, &format!(":{port}/"))
     }
 
     /// The administrator's connection that came with the database.
@@ -132,13 +149,29 @@ impl Database {
         self.sql.lsn("SELECT pg_current_wal_lsn()").await
     }
 
-    /// The pid of the walsender that serves the slot.
-    pub(crate) async fn walsender(&self) -> Option<u32> {
+    /// The connection that serves the slot, as the server sees it.
+    pub(crate) async fn walsender(&self) -> Option<Walsender> {
         let query = format!(
-            "SELECT active_pid FROM pg_replication_slots WHERE slot_name = '{}'",
+            "SELECT r.pid, r.sent_lsn, r.reply_time FROM pg_stat_replication r
+             JOIN pg_replication_slots s ON s.active_pid = r.pid WHERE s.slot_name = '{}'",
             self.name
         );
-        self.sql.value(&query).await.map(|pid| pid.parse().unwrap())
+        let row = self.sql.rows(&query).await.into_iter().next()?;
+        let [pid, sent, reply_time] = row.try_into().unwrap();
+        Some(Walsender { pid: pid?.parse().unwrap(), sent: sent?.parse().unwrap(), reply_time })
+    }
+
+    /// Watches the slot's connection for as long as it takes the relay to send `count` status
+    /// updates, and shows each look to `check`: this is what "stays" means in a case.
+    pub(crate) async fn over_replies(&self, count: usize, mut check: impl AsyncFnMut(Walsender)) {
+        let mut replies = HashSet::new();
+        wait_until(&format!("{count} status updates"), 10 * super::SHORT, async || {
+            let walsender = self.walsender().await.expect("a connection of the slot");
+            replies.insert(walsender.reply_time.clone());
+            check(walsender).await;
+            (replies.len() > count).then_some(())
+        })
+        .await;
     }
 
     /// Creates a second slot that nobody reads, so that [`Database::commit_ends`] can be asked.

@@ -1,6 +1,6 @@
 //! An independent reader of Kafka: every record of some topics as it stands in the log.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use rdkafka::config::ClientConfig;
@@ -38,6 +38,14 @@ impl Record {
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(self.value.as_deref().expect("a value")).unwrap()
     }
+}
+
+/// Texts of the records in their order, each id once: what a consumer sees that drops duplicates.
+/// For one partition, since there is no order between several.
+pub(crate) fn first_texts(records: &[Record]) -> Vec<&str> {
+    let mut seen = HashSet::new();
+    let first = |record: &&Record| seen.insert(record.header("id").expect("an id"));
+    records.iter().filter(first).map(Record::text).collect()
 }
 
 /// Reads all topics of a prefix from their beginnings, those created later too.

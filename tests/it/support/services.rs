@@ -16,6 +16,11 @@ pub(crate) enum Server {
 }
 
 impl Server {
+    /// For a test that is better told once for both.
+    pub(crate) fn both() -> [Self; 2] {
+        [Self::Oldest, Self::Newest]
+    }
+
     /// The shared server of this version.
     pub(crate) fn cluster(self) -> Cluster {
         Cluster::new(&variable(match self {

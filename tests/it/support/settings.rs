@@ -49,6 +49,12 @@ impl Settings {
         self
     }
 
+    /// The same for a second relay beside the first.
+    #[must_use]
+    pub(crate) fn with_free_http_port(self) -> Self {
+        self.with("http.listen", format!("127.0.0.1:{}", free_port()))
+    }
+
     /// The text of the file.
     pub(crate) fn text(&self) -> String {
         serde_json::to_string_pretty(&self.0).unwrap()
