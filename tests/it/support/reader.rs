@@ -44,8 +44,11 @@ impl Record {
 /// For one partition, since there is no order between several.
 pub(crate) fn first_texts(records: &[Record]) -> Vec<&str> {
     let mut seen = HashSet::new();
-    let first = |record: &&Record| seen.insert(record.header("id").expect("an id"));
-    records.iter().filter(first).map(Record::text).collect()
+    records
+        .iter()
+        .filter(|record| seen.insert(record.header("id").expect("an id")))
+        .map(Record::text)
+        .collect()
 }
 
 /// Reads all topics of a prefix from their beginnings, those created later too.
