@@ -18,4 +18,5 @@
 mod support;
 mod checker;
 mod harness;
+mod checked;
 mod cases;
