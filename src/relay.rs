@@ -17,6 +17,7 @@ mod outgoing;
 mod poison;
 mod publisher;
 mod session;
+mod sinks;
 pub mod supervisor;
 
-pub use supervisor::{Options, Stop, run};
+pub use supervisor::{Options, Stop, Supervisor};

@@ -11,7 +11,7 @@ use crate::routing::Router;
 /// # Errors
 ///
 /// A route that cannot be compiled.
-pub(crate) fn columns_needed(config: &Config) -> Result<Box<ColumnsNeeded>, Failure> {
+pub(crate) fn columns_needed(config: &Config) -> Result<Box<ColumnsNeeded<'static>>, Failure> {
     let router = Router::new(config)?;
     Ok(Box::new(move |table, columns| {
         let named = |name: &String| Column { name: name.clone(), type_oid: 0 };

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use crate::failure::Failure;
 use crate::routing::RoutedEvent;
 use crate::sink::DeliveryId;
 use crate::window::Share;
@@ -31,7 +30,17 @@ pub(super) enum HeldEvent {
     /// To be sent until it is acknowledged.
     Sendable(RoutedEvent),
     /// Never to be sent; with what is known of where it would have gone, if anything.
-    Poison(Option<Box<RoutedEvent>>, Box<Failure>),
+    Poison(Option<Box<RoutedEvent>>),
+}
+
+impl HeldEvent {
+    /// Where it goes or would have gone.
+    pub(super) fn routed(&self) -> Option<&RoutedEvent> {
+        match self {
+            Self::Sendable(event) => Some(event),
+            Self::Poison(event) => event.as_deref(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -80,11 +89,11 @@ impl Held {
     }
 
     /// Makes a poison event of `id`.
-    pub(super) fn poison(&mut self, id: DeliveryId, reason: Failure) {
+    pub(super) fn poison(&mut self, id: DeliveryId) {
         let index = self.index(id);
         let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) else { return };
         if let Some(HeldEvent::Sendable(routed)) = entry.event.take() {
-            entry.event = Some(HeldEvent::Poison(Some(Box::new(routed)), Box::new(reason)));
+            entry.event = Some(HeldEvent::Poison(Some(Box::new(routed))));
         }
     }
 
@@ -142,7 +151,7 @@ mod tests {
     use crate::window::Window;
 
     fn poison() -> HeldEvent {
-        HeldEvent::Poison(None, Box::new(Failure::definite("x")))
+        HeldEvent::Poison(None)
     }
 
     #[test]

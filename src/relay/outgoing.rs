@@ -152,12 +152,15 @@ impl Outgoing {
     fn relane(&mut self, lane: Lane, held: &Held, now: Instant) {
         let sink = &mut self.sink;
         self.order.relane(lane, now, |id| match held.get(id) {
-            Some(HeldEvent::Sendable(event) | HeldEvent::Poison(Some(event), _)) => {
-                let lane = sink.lane(event);
-                (lane, sink.is_open(lane))
-            }
-            // Settled or without a destination: it is not sent, whatever its lane.
-            Some(HeldEvent::Poison(None, _)) | None => (lane, true),
+            None => (lane, true),
+            Some(held) => match held.routed() {
+                Some(event) => {
+                    let lane = sink.lane(event);
+                    (lane, sink.is_open(lane))
+                }
+                // Without a destination it is not sent, whatever its lane.
+                None => (lane, true),
+            },
         });
     }
 

@@ -20,7 +20,7 @@ use crate::routing::{self, Routed, RoutedEvent, Router};
 use crate::sabotage::{self, Fault};
 use crate::sink::DeliveryId;
 use crate::source::wal::WalSource;
-use crate::source::wal::guard::{Guard, Report as GuardReport};
+use crate::source::wal::guard::Guard;
 use crate::source::{Batch, Change, Position};
 use crate::window::Window;
 
@@ -307,7 +307,7 @@ impl<'a> Session<'a> {
             outgoing.push(id, routed, Instant::now());
             outgoing.hold(id);
         }
-        let held = HeldEvent::Poison(routed, Box::new(reason));
+        let held = HeldEvent::Poison(routed);
         self.held.push(held, self.transaction.commit_time_micros);
     }
 
@@ -353,7 +353,7 @@ impl<'a> Session<'a> {
             Verdict::Halt => {
                 outgoing.hold(id);
                 self.relay.poison.halt(id, &event_id, &target, &reason);
-                self.held.poison(id, reason);
+                self.held.poison(id);
             }
         }
     }

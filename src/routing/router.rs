@@ -27,8 +27,8 @@ pub struct Poison {
     pub id: String,
     /// Why.
     pub reason: Failure,
-    /// The row.
-    pub event: OutboxEvent,
+    /// Where it would have gone, as far as that is known: what is behind it there must wait.
+    pub routed: Option<Box<RoutedEvent>>,
 }
 
 /// Routes events; one a relay. It keeps what it has computed for tables and topics, and so wants to
