@@ -4,8 +4,8 @@
 //! was asked for, 1 for a failure, 2 for a wrong configuration or command line.
 
 mod log;
-pub mod init;
-pub mod check;
+mod init;
+mod check;
 mod run;
 
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ struct Cli {
 enum Command {
     /// Creates what a relay needs in its database: publication, slot, marker.
     Init(init::InitArgs),
-    /// Checks everything that `run` needs and prints a line for each thing.
+    /// Checks everything that `run` needs, a line for each thing.
     Check(check::CheckArgs),
     /// Runs the relay until SIGTERM or SIGINT.
     Run(run::RunArgs),
@@ -46,7 +46,7 @@ enum Command {
 
 /// What every command takes.
 #[derive(Clone, Debug, Args)]
-pub struct ConfigArgs {
+pub(crate) struct ConfigArgs {
     /// The configuration file.
     #[arg(
         short,
@@ -55,7 +55,7 @@ pub struct ConfigArgs {
         env = "PGOUTBOX_CONFIG",
         default_value = "pgoutbox.yaml"
     )]
-    pub config: PathBuf,
+    pub(crate) config: PathBuf,
 }
 
 impl ConfigArgs {
@@ -69,8 +69,8 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     log::init();
     let outcome = match cli.command {
-        Command::Init(arguments) => init::main(&arguments),
-        Command::Check(arguments) => check::main(&arguments),
+        Command::Init(arguments) => init::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
         Command::Run(arguments) => run::run(arguments),
     };
     match outcome {

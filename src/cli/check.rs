@@ -14,38 +14,35 @@ use crate::relay::columns_needed;
 use crate::replication::preflight::{Finding, Severity, preflight};
 use crate::replication::{Connection, Identity};
 
-/// Checks everything that `run` needs and prints a line for each thing.
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "\
+const EXAMPLES: &str = "\
 Exit code 0 where nothing is an error, 1 otherwise, 2 for a wrong configuration.
 
 Examples:
   pgoutbox check -c orders.yaml
-  pgoutbox check -c orders.yaml --json | jq '.[] | select(.severity != \"ok\")'")]
-pub struct CheckArgs {
-    /// The configuration.
+  pgoutbox check -c orders.yaml --json | jq '.[] | select(.severity != \"ok\")'";
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct CheckArgs {
     #[command(flatten)]
-    pub config: ConfigArgs,
+    config: ConfigArgs,
     /// Print a JSON array of {severity, subject, message, fix}
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 }
 
-/// Runs the command.
-pub(super) fn main(args: &CheckArgs) -> Result<ExitCode, Failure> {
-    let config = args.config.load()?;
+/// Checks everything and prints it.
+pub(super) fn run(arguments: CheckArgs) -> Result<ExitCode, Failure> {
+    let config = arguments.config.load()?;
     let findings = runtime()?.block_on(postgres(&config))?;
-    let is_fine = print(&findings, args.json, &mut io::stdout())
-        .map_err(|error| Failure::definite("the output cannot be written").cause(error))?;
-    Ok(ExitCode::from(u8::from(!is_fine)))
+    let is_fine = print(&findings, arguments.json, &mut io::stdout())
+        .map_err(|error| Failure::definite("standard output cannot be written").cause(error))?;
+    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What there is to say about PostgreSQL: the preflight of `run`, and a replication connection.
-///
-/// # Errors
-///
-/// A wrong configuration.
-pub async fn postgres(config: &Config) -> Result<Vec<Finding>, Failure> {
+async fn postgres(config: &Config) -> Result<Vec<Finding>, Failure> {
     let settings = Settings::parse(config.source.url.expose(), config.source.password.as_ref())?;
     let needed = columns_needed(config)?;
     let mut findings = preflight(config, &settings, &needed).await.findings;
@@ -57,11 +54,7 @@ pub async fn postgres(config: &Config) -> Result<Vec<Finding>, Failure> {
 }
 
 /// Prints `findings` and tells whether there is no error among them.
-///
-/// # Errors
-///
-/// Where `out` cannot be written.
-pub fn print(findings: &[Finding], json: bool, out: &mut dyn Write) -> io::Result<bool> {
+fn print(findings: &[Finding], json: bool, out: &mut dyn Write) -> io::Result<bool> {
     if json {
         serde_json::to_writer_pretty(&mut *out, findings)?;
         writeln!(out)?;

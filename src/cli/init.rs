@@ -19,82 +19,73 @@ use crate::config::{Config, Secret};
 use crate::failure::{Class, Failure};
 use crate::postgres::Settings;
 
-pub use script::script;
+use script::script;
 
-/// Creates what a relay needs in its database: publication, slot, marker.
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "\
+const EXAMPLES: &str = "\
 Examples:
   pgoutbox init -c orders.yaml                      as the relay's own role
   pgoutbox init -c orders.yaml --create-table       the outbox table too
   pgoutbox init -c orders.yaml --url postgres://postgres@db/shop
                                                     as an administrator, with grants for the role
-  pgoutbox init -c orders.yaml --print | psql shop  by somebody else's hand")]
-pub struct InitArgs {
-    /// The configuration.
+  pgoutbox init -c orders.yaml --print | psql shop  by somebody else's hand";
+
+/// Arguments of `init`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct InitArgs {
     #[command(flatten)]
-    pub config: ConfigArgs,
+    config: ConfigArgs,
     /// Connect as this administrator, and grant the configured role what `run` needs
     #[arg(long, value_name = "ADMIN", value_parser = |url: &str| Ok::<_, String>(Secret::new(url)))]
-    pub url: Option<Secret>,
+    url: Option<Secret>,
     /// Print the SQL instead of running it; needs no connection
     #[arg(long, conflicts_with = "url")]
-    pub print: bool,
+    print: bool,
     /// Create an outbox table where the configured one does not exist
     #[arg(long)]
-    pub create_table: bool,
+    create_table: bool,
     /// How long the new slot may wait for open transactions
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = seconds)]
-    pub timeout: Duration,
+    timeout: Duration,
 }
 
 /// What `init` does, apart from where it reads its configuration.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// The administrator's connection string.
-    pub url: Option<Secret>,
+pub(crate) struct Options {
+    /// The administrator's connection string; `None` for the configured role.
+    pub(crate) url: Option<Secret>,
     /// Create missing outbox tables.
-    pub create_table: bool,
+    pub(crate) create_table: bool,
     /// Bound of the slot's creation.
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
-impl From<&InitArgs> for Options {
-    fn from(args: &InitArgs) -> Self {
-        let InitArgs { url, create_table, timeout, .. } = args;
-        Self { url: url.clone(), create_table: *create_table, timeout: *timeout }
+/// Makes everything, or prints how.
+pub(super) fn run(arguments: InitArgs) -> Result<ExitCode, Failure> {
+    let config = arguments.config.load()?;
+    let InitArgs { url, create_table, timeout, .. } = arguments;
+    let options = Options { url, create_table, timeout };
+    let mut out = io::stdout();
+    if arguments.print {
+        print(&mut out, &script(&config, &settings(&config)?, &options))?;
+    } else {
+        runtime()?.block_on(init(&config, &options, &mut out))?;
     }
-}
-
-/// Runs the command.
-pub(super) fn main(args: &InitArgs) -> Result<ExitCode, Failure> {
-    let config = args.config.load()?;
-    runtime()?.block_on(run(&config, args, &mut io::stdout()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the command on a configuration that has been read; one line on `out` for each thing that was
-/// made, found or granted.
+/// Makes everything, with one line on `out` for each thing that was made, found or granted; `run
+/// --init` calls it too.
 ///
 /// # Errors
 ///
 /// What keeps `run` from starting, with the way out.
-pub async fn run(config: &Config, args: &InitArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    if args.print {
-        let settings =
-            Settings::parse(config.source.url.expose(), config.source.password.as_ref())?;
-        return print(out, &script(config, &settings, &args.into()));
-    }
-    init(config, &args.into(), out).await
-}
-
-/// Makes everything; `run --init` calls it too.
-///
-/// # Errors
-///
-/// As [`run`].
-pub async fn init(config: &Config, options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
-    let settings = Settings::parse(config.source.url.expose(), config.source.password.as_ref())?;
+pub(crate) async fn init(
+    config: &Config,
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let settings = settings(config)?;
     let admin = match &options.url {
         Some(url) => Settings::parse(url.expose(), None)?,
         None => settings.clone(),
@@ -107,6 +98,10 @@ pub async fn init(config: &Config, options: &Options, out: &mut dyn Write) -> Re
     }
     let done = database::prepare(config, &settings, &admin, options, out).await;
     done.map_err(|failure| explained(failure, options))
+}
+
+fn settings(config: &Config) -> Result<Settings, Failure> {
+    Settings::parse(config.source.url.expose(), config.source.password.as_ref())
 }
 
 /// A lack of privileges has one way out that always works.

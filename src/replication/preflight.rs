@@ -23,8 +23,8 @@ use crate::postgres::{self, Session, Settings};
 
 /// Tells which columns of a table its events are made from, given all its columns; or that the
 /// configuration refers to one that is not there. `routing`, which knows, stands below this module.
-pub type ColumnsNeeded =
-    dyn Fn(&TableConfig, &[String]) -> Result<Vec<String>, Failure> + Send + Sync;
+pub type ColumnsNeeded<'a> =
+    dyn Fn(&TableConfig, &[String]) -> Result<Vec<String>, Failure> + Send + Sync + 'a;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -61,7 +61,11 @@ struct Context<'a> {
 }
 
 /// Asks everything, over one ordinary session of its own.
-pub async fn preflight(config: &Config, settings: &Settings, columns: &ColumnsNeeded) -> Report {
+pub async fn preflight(
+    config: &Config,
+    settings: &Settings,
+    columns: &ColumnsNeeded<'_>,
+) -> Report {
     let mut report = Report::default();
     // The name must not look like a relay's: who finds the slot held compares it.
     match postgres::connect(settings, "pgoutbox check").await {
@@ -79,7 +83,7 @@ async fn ask(
     config: &Config,
     settings: &Settings,
     session: &Session,
-    columns: &ColumnsNeeded,
+    columns: &ColumnsNeeded<'_>,
     report: &mut Report,
 ) -> Result<(), Failure> {
     let context = Context { config, settings, session };

@@ -125,7 +125,7 @@ impl Init<'_> {
             say(out, "warning", &format!("{}: {}", line.subject, line.message))?;
         }
         match coverage.gaps.first() {
-            Some(gap) => Err(gap.into()),
+            Some(gap) => Err(gap.failure()),
             None => Ok(()),
         }
     }

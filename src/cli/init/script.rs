@@ -43,7 +43,7 @@ $pgoutbox$;
 ";
 
 /// Everything as one script for psql; running it twice does no harm.
-pub fn script(config: &Config, settings: &Settings, options: &Options) -> String {
+pub(super) fn script(config: &Config, settings: &Settings, options: &Options) -> String {
     let source = &config.source;
     let mut script = format!(
         "-- What relay `{}` needs in database `{}`. Run it there as a superuser, or as the owner of \

@@ -74,6 +74,7 @@ mod tests {
 
     use super::*;
     use crate::failure::Class;
+    use crate::lsn::Lsn;
 
     fn marker() -> Marker {
         Marker {

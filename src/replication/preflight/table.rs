@@ -28,7 +28,7 @@ const INVALID_SCHEMA: &str = "3F000";
 /// do not fit the configuration, so that it is not known what must be covered.
 pub(super) async fn ask(
     context: &Context<'_>,
-    columns_needed: &ColumnsNeeded,
+    columns_needed: &ColumnsNeeded<'_>,
     report: &mut Report,
 ) -> Result<(), Failure> {
     let source = &context.config.source;
@@ -56,7 +56,7 @@ pub(super) async fn ask(
 pub async fn coverage(
     session: &Session,
     source: &SourceConfig,
-    columns_needed: &ColumnsNeeded,
+    columns_needed: &ColumnsNeeded<'_>,
 ) -> Result<Coverage, Failure> {
     let mut columns = Vec::with_capacity(source.tables.len());
     for table in &source.tables {
@@ -79,7 +79,7 @@ async fn covered(
 async fn needed(
     session: &Session,
     table: &TableConfig,
-    columns_needed: &ColumnsNeeded,
+    columns_needed: &ColumnsNeeded<'_>,
 ) -> Result<Result<Vec<String>, Failure>, Failure> {
     let doing = format!("reading the columns of `{}`", qualified(table));
     let rows = session.query(&doing, COLUMNS, &[&table.schema, &table.table]).await?;
@@ -113,7 +113,7 @@ fn of_gap(gap: &Gap) -> Finding {
         | GapKind::Columns { table, .. }
         | GapKind::Generated { table, .. } => format!("table `{table}`"),
     };
-    Finding::from_failure(subject, &gap.into())
+    Finding::from_failure(subject, &gap.failure())
 }
 
 /// A table whose application fails, not the relay, since the publication publishes more than inserts.

@@ -94,23 +94,15 @@ impl Gap {
             ),
         }
     }
-}
 
-/// A publication that is gone does not come back by itself; all else may be mended under a relay that
-/// waits.
-impl From<&Gap> for Failure {
-    fn from(gap: &Gap) -> Self {
-        let failure = match gap.kind {
-            GapKind::NoPublication => Self::definite(gap.to_string()),
-            _ => Self::fixable(gap.to_string()),
+    /// The gap as a failure. A publication that is gone does not come back by itself; all else may be
+    /// mended under a relay that waits.
+    pub fn failure(&self) -> Failure {
+        let failure = match self.kind {
+            GapKind::NoPublication => Failure::definite(self.to_string()),
+            _ => Failure::fixable(self.to_string()),
         };
-        failure.hint(gap.fix())
-    }
-}
-
-impl From<Gap> for Failure {
-    fn from(gap: Gap) -> Self {
-        Self::from(&gap)
+        failure.hint(self.fix())
     }
 }
 

@@ -170,7 +170,7 @@ impl Watcher {
             self.coverage_found(None);
             return Ok(());
         };
-        self.coverage_found(Some(gap.into()));
+        self.coverage_found(Some(gap.failure()));
         Ok(())
     }
 
