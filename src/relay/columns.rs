@@ -13,7 +13,7 @@ use crate::routing::Router;
 /// # Errors
 ///
 /// A route that cannot be compiled.
-pub fn columns_needed(config: &Config) -> Result<Box<ColumnsNeeded>, Failure> {
+pub fn columns_needed(config: &Config) -> Result<Box<ColumnsNeeded<'static>>, Failure> {
     let router = Router::new(config)?;
     Ok(Box::new(move |table, columns| {
         let named = |name: &String| Column { name: name.clone(), type_oid: 0 };
@@ -29,7 +29,7 @@ pub fn columns_needed(config: &Config) -> Result<Box<ColumnsNeeded>, Failure> {
 /// # Errors
 ///
 /// A route that cannot be compiled.
-pub(super) fn columns_in_force(config: &Config) -> Result<Box<ColumnsNeeded>, Failure> {
+pub(super) fn columns_in_force(config: &Config) -> Result<Box<ColumnsNeeded<'static>>, Failure> {
     let router = Router::new(config)?;
     Ok(Box::new(move |table, columns| {
         let named = |name: &String| Column { name: name.clone(), type_oid: 0 };
