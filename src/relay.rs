@@ -12,6 +12,7 @@
 
 pub mod liveness;
 pub mod state;
+mod broken;
 mod columns;
 mod held;
 mod outgoing;
