@@ -23,4 +23,5 @@ mod sinks;
 pub mod supervisor;
 
 pub use columns::columns_needed;
+pub use sinks::{Trial, try_sinks};
 pub use supervisor::{Options, Stop, Supervisor};
