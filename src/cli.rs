@@ -4,7 +4,6 @@
 //! was asked for, 1 for a failure, 2 for a wrong configuration or command line.
 
 mod log;
-mod columns;
 mod init;
 mod check;
 mod run;

@@ -234,7 +234,7 @@ pub enum OnHalt {
     Exit,
 }
 
-/// A text that is never printed: `Debug` and `Display` hide it.
+/// A text that is never printed: `Debug` hides it, and there is no `Display`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

@@ -12,6 +12,7 @@
 
 pub mod liveness;
 pub mod state;
+mod columns;
 mod held;
 mod outgoing;
 mod poison;
@@ -20,4 +21,5 @@ mod session;
 mod sinks;
 pub mod supervisor;
 
+pub use columns::columns_needed;
 pub use supervisor::{Options, Stop, Supervisor};

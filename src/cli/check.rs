@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use clap::Args;
 use postgres_protocol::escape::escape_identifier;
 
-use super::columns::columns_needed;
 use super::{ConfigArgs, runtime};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::postgres::Settings;
+use crate::relay::columns_needed;
 use crate::replication::preflight::{Finding, Severity, preflight};
 use crate::replication::{Connection, Identity};
 

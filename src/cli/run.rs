@@ -1,18 +1,23 @@
 //! `pgoutbox run`.
 
+use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::{ConfigArgs, runtime};
+use super::{ConfigArgs, init, runtime};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::http;
 use crate::relay::{Options, Stop, Supervisor};
 use crate::status::Status;
+
+/// How long a new slot may wait for open transactions.
+const INIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,13 +34,27 @@ pub(super) struct RunArgs {
     /// Gives up the event with this id if it cannot be delivered; may be given several times.
     #[arg(long, value_name = "ID")]
     skip: Vec<String>,
+    /// Does what `init` does first, for containers: creates what is missing, adopts what exists.
+    #[arg(long)]
+    init: bool,
+    /// With `--init`: creates the outbox table too, if it is missing.
+    #[arg(long, requires = "init")]
+    create_table: bool,
 }
 
 /// Runs the relay until it is told to stop.
 pub(super) fn run(arguments: RunArgs) -> Result<ExitCode, Failure> {
     let config = arguments.config.load()?;
-    let options = Options { skip: arguments.skip };
     let runtime = runtime()?;
+    if arguments.init {
+        let options = init::Options {
+            url: None,
+            create_table: arguments.create_table,
+            timeout: INIT_TIMEOUT,
+        };
+        runtime.block_on(init::init(&config, &options, &mut io::stderr()))?;
+    }
+    let options = Options { skip: arguments.skip };
     let outcome = runtime.block_on(run_relay(config, options));
     // Nothing that is still running holds the exit up.
     runtime.shutdown_background();

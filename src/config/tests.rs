@@ -408,3 +408,43 @@ fn an_unreadable_file_is_named() {
     insta::assert_snapshot!(error, @"/nonexistent/pgoutbox.yaml: cannot be read: No such file or directory (os error 2)");
     assert_eq!(crate::failure::Failure::from(error).class(), crate::failure::Class::Configuration);
 }
+
+/// (file name, configuration) of every declared pipeline, in an environment that sets nothing.
+fn connectors() -> Vec<(String, Config)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("connectors");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let yaml = files.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    let load = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        (name, Config::parse(&text, Some(path), &|_| None).unwrap())
+    };
+    yaml.map(load).collect()
+}
+
+#[test]
+fn every_declared_pipeline_is_a_configuration() {
+    let mut names: Vec<String> = connectors().into_iter().map(|(name, _)| name).collect();
+    names.sort();
+    assert_eq!(names, ["debezium-table", "orders-kafka", "stdout"]);
+}
+
+#[test]
+fn a_debezium_twin_reads_the_same_tables_through_the_same_slot() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("connectors/debezium");
+    let mut twins = 0;
+    for (name, config) in connectors() {
+        let Ok(json) = std::fs::read_to_string(folder.join(format!("{name}.json"))) else {
+            continue;
+        };
+        let twin: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let [table] = &*config.source.tables else { panic!("one table") };
+        let table = format!("{}.{}", table.schema, table.table);
+        assert_eq!(twin["name"], config.name);
+        assert_eq!(twin["config"]["slot.name"], config.source.slot.unwrap());
+        assert_eq!(twin["config"]["publication.name"], config.source.publication);
+        assert_eq!(twin["config"]["table.include.list"], table);
+        twins += 1;
+    }
+    assert_eq!(twins, 2);
+}

@@ -77,10 +77,8 @@ impl Poison {
     }
 }
 
+/// The reason's own way out; where it has none, the one that always works.
 fn way_out(id: &str, reason: &Failure) -> String {
-    let skip = format!("give the event up with `pgoutbox run --skip {id}`");
-    match reason.way_out() {
-        Some(hint) => format!("{hint}, or {skip}"),
-        None => skip,
-    }
+    let skip = || format!("skip the event: `pgoutbox run --skip '{id}'`");
+    reason.way_out().map_or_else(skip, str::to_owned)
 }

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
+use super::columns::columns_in_force;
 use super::liveness::Liveness;
 use super::outgoing::{self, Outgoing};
 use super::poison::Poison;
@@ -184,13 +185,13 @@ impl Supervisor {
     }
 
     async fn try_start_sinks(&self, bell: &Arc<Notify>) -> Result<Vec<Outgoing>, Failure> {
-        checked(&self.config, &self.settings, &self.router).await?;
+        checked(&self.config, &self.settings).await?;
         let mut outgoing = Vec::new();
-        for (index, (name, sink)) in self.config.sinks.iter().enumerate() {
+        for (index, (name, _)) in self.config.sinks.iter().enumerate() {
             let mailbox = outgoing::mailbox(bell);
             let metrics = self.metrics.sink(name).cloned();
             let metrics = metrics.ok_or_else(|| Failure::configuration("a sink has no metrics"))?;
-            let sink = sinks::start(&self.config, index, sink, &mailbox, &metrics).await?;
+            let sink = sinks::start(&self.config, index, &mailbox, &metrics).await?;
             outgoing.push(Outgoing::new(name.clone(), sink, mailbox, metrics));
         }
         Ok(outgoing)
@@ -198,12 +199,8 @@ impl Supervisor {
 }
 
 /// Everything that `run` needs of PostgreSQL, or the first thing that is missing.
-async fn checked(config: &Config, settings: &Settings, router: &Router) -> Result<Report, Failure> {
-    let columns = |table: &TableConfig, columns: &[String]| {
-        router.check_columns(table, columns)?;
-        Ok(router.columns_needed(table, columns))
-    };
-    let report = preflight(config, settings, &columns).await;
+async fn checked(config: &Config, settings: &Settings) -> Result<Report, Failure> {
+    let report = preflight(config, settings, &columns_in_force(config)?).await;
     match report.first_error() {
         Some(failure) => Err(failure),
         None => Ok(report),
@@ -280,7 +277,7 @@ impl Sessions {
 
     async fn start(&self) -> Result<Started, NotStarted> {
         let config = &self.config;
-        let report = checked(config, &self.settings, &self.relay.router).await?;
+        let report = checked(config, &self.settings).await?;
         let name = format!("pgoutbox:{}", config.name);
         let session = postgres::connect(&self.settings, &format!("{name} guard")).await?;
         let source = WalSource::start(

@@ -5,7 +5,9 @@ use std::process::Output;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use crate::support::{Database, PrivatePostgres, Relay, SHORT, Server, Settings, Topics, kafka_brokers, wait_until};
+use crate::support::{
+    Database, PrivatePostgres, Relay, SHORT, Server, Settings, Topics, kafka_brokers, wait_until,
+};
 
 on_both_servers!(
     init_makes_all_that_check_asks_for,
@@ -82,7 +84,11 @@ impl Checked {
     fn of(&self, severity: &str) -> Vec<String> {
         let of = |finding: &&Value| finding["severity"] == severity;
         let text = |finding: &Value| {
-            format!("{} {}", finding["subject"].as_str().unwrap(), finding["message"].as_str().unwrap())
+            format!(
+                "{} {}",
+                finding["subject"].as_str().unwrap(),
+                finding["message"].as_str().unwrap()
+            )
         };
         self.0.iter().filter(of).map(text).collect()
     }
@@ -147,10 +153,15 @@ async fn init_makes_all_that_check_asks_for(server: Server) {
     let before = check(&settings).await;
     before.fix("error", &["table `public.outbox`", "does not exist"]);
     before.fix("error", &["publication `", "does not exist"]);
-    assert_eq!(before.fix("error", &["pgoutbox.relay"]).contains("`pgoutbox init`"), true);
+    assert!(before.fix("error", &["pgoutbox.relay"]).contains("`pgoutbox init`"));
 
     let said = init(&database, &settings, &["--create-table"]).await;
-    for part in ["created  table public.outbox", "created  publication", "created  slot", "granted  GRANT SELECT"] {
+    for part in [
+        "created  table public.outbox",
+        "created  publication",
+        "created  slot",
+        "granted  GRANT SELECT",
+    ] {
         assert!(said.contains(part), "{said}");
     }
     assert_eq!(check(&settings).await.of("error"), [""; 0]);
@@ -212,7 +223,10 @@ async fn a11_the_publication_lets_the_application_update_and_delete(server: Serv
     init(&database, &settings, &[]).await;
     database.sql().run("UPDATE outbox SET type = 'x'; DELETE FROM outbox").await;
     database.sql().run("ALTER TABLE outbox REPLICA IDENTITY NOTHING").await;
-    database.sql().run("INSERT INTO outbox (id) VALUES (gen_random_uuid()); DELETE FROM outbox").await;
+    database
+        .sql()
+        .run("INSERT INTO outbox (id) VALUES (gen_random_uuid()); DELETE FROM outbox")
+        .await;
     let checked = check(&settings).await;
     assert_eq!(checked.of("error"), [""; 0]);
     assert!(!checked.of("warning").iter().any(|line| line.contains("replica identity")));
@@ -237,10 +251,12 @@ async fn a19_a_publication_without_the_root_option_is_refused(server: Server) {
     let database = Database::create(server, "a19").await;
     database
         .sql()
-        .run("CREATE TABLE outbox (id uuid, payload jsonb, aggregate_type text, aggregate_id text,
+        .run(
+            "CREATE TABLE outbox (id uuid, payload jsonb, aggregate_type text, aggregate_id text,
                 event_type text, created_at timestamptz NOT NULL) PARTITION BY RANGE (created_at);
               CREATE TABLE outbox_2026 PARTITION OF outbox
-                FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')")
+                FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')",
+        )
         .await;
     let publication = format!(
         "CREATE PUBLICATION {} FOR TABLE outbox WITH (publish = 'insert')",
@@ -326,7 +342,8 @@ async fn a34_each_cause_has_its_line_and_no_slot_is_made(server: Server) {
     let before = database.sql().value(count).await;
 
     database.sql().run(&format!("ALTER PUBLICATION {name} DROP TABLE outbox")).await;
-    let fix = check(&settings).await.fix("error", &["table `public.outbox`", "is not in publication"]);
+    let fix =
+        check(&settings).await.fix("error", &["table `public.outbox`", "is not in publication"]);
     database.sql().run(typed(&fix)[0]).await;
 
     database.sql().run(&format!("ALTER ROLE {name} NOREPLICATION")).await;
@@ -346,7 +363,8 @@ async fn a34_each_cause_has_its_line_and_no_slot_is_made(server: Server) {
     }
     assert_eq!(check(&settings).await.of("error"), [""; 0]);
 
-    let theirs = format!("SELECT pg_create_logical_replication_slot('{}', 'pgoutput')", other.name());
+    let theirs =
+        format!("SELECT pg_create_logical_replication_slot('{}', 'pgoutput')", other.name());
     other.sql().value(&theirs).await;
     let settings = settings.with("source.postgres.slot", other.name());
     check(&settings).await.fix("error", &["belongs to the database", other.name()]);
@@ -354,7 +372,10 @@ async fn a34_each_cause_has_its_line_and_no_slot_is_made(server: Server) {
     assert!(!ended.success && ended.stderr.contains(other.name()), "{ended:?}");
 
     let physical = format!("{name}_physical");
-    database.sql().value(&format!("SELECT pg_create_physical_replication_slot('{physical}')")).await;
+    database
+        .sql()
+        .value(&format!("SELECT pg_create_physical_replication_slot('{physical}')"))
+        .await;
     let settings = settings.with("source.postgres.slot", physical.as_str());
     check(&settings).await.fix("error", &["is a physical slot"]);
     database.sql().value(&format!("SELECT pg_drop_replication_slot('{physical}')")).await;
@@ -393,12 +414,20 @@ async fn what_a_publication_leaves_out_has_a_statement_that_mends_it(server: Ser
     let settings = settings(&database);
     init(&database, &settings, &[]).await;
     let replaced = |how: &str| {
-        format!("ALTER PUBLICATION {name} DROP TABLE outbox; ALTER PUBLICATION {name} ADD TABLE outbox{how}")
+        format!(
+            "ALTER PUBLICATION {name} DROP TABLE outbox; ALTER PUBLICATION {name} ADD TABLE outbox{how}"
+        )
     };
     for (break_it, words) in [
-        (replaced(" WHERE (aggregate_type = 'order')"), vec!["table `public.outbox`", "only where"]),
+        (
+            replaced(" WHERE (aggregate_type = 'order')"),
+            vec!["table `public.outbox`", "only where"],
+        ),
         (replaced(" (id, aggregate_type)"), vec!["table `public.outbox`", "without", "`payload`"]),
-        (format!("ALTER PUBLICATION {name} SET (publish = 'update')"), vec!["does not publish inserts"]),
+        (
+            format!("ALTER PUBLICATION {name} SET (publish = 'update')"),
+            vec!["does not publish inserts"],
+        ),
     ] {
         database.sql().run(&break_it).await;
         let fix = check(&settings).await.fix("error", &words);
@@ -410,12 +439,12 @@ async fn what_a_publication_leaves_out_has_a_statement_that_mends_it(server: Ser
                      ALTER TABLE outbox ADD COLUMN aggregate_type text
                        GENERATED ALWAYS AS ('order') STORED";
     database.sql().run(generated).await;
-    let fix = check(&settings).await.fix("error", &["`public.outbox`", "generated", "`aggregate_type`"]);
+    let fix =
+        check(&settings).await.fix("error", &["`public.outbox`", "generated", "`aggregate_type`"]);
     if server == Server::Newest {
         database.sql().run(typed(&fix)[0]).await;
         assert_eq!(check(&settings).await.of("error"), [""; 0]);
     }
-
 }
 
 async fn a_slot_made_by_somebody_else_is_adopted(server: Server) {
@@ -510,4 +539,3 @@ async fn a_wrong_password_is_never_shown(server: Server) {
         assert!(!text.contains("hush"), "{text}");
     }
 }
-

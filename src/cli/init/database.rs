@@ -4,10 +4,10 @@ use std::io::Write;
 
 use super::script::table_sql;
 use super::{Options, grant, say};
-use crate::cli::columns::columns_needed;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::postgres::{self, Session, Settings};
+use crate::relay::columns_needed;
 use crate::replication::marker::{self, Decision, Origin};
 use crate::replication::preflight::{self, Severity};
 use crate::replication::publication::{self, Coverage, GapKind};
