@@ -13,6 +13,7 @@ mod init;
 mod publication;
 mod refusal;
 mod recovery;
+mod tls;
 
 /// A relay without a broker, so that `check` is about the database alone.
 fn settings(database: &Database) -> Settings {

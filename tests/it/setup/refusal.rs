@@ -6,6 +6,9 @@ on_both_servers!(
     a34_each_cause_has_its_line_and_no_slot_is_made,
     a34_a_server_that_keeps_too_little_wal_is_refused,
     a34_used_up_slots_leave_none_behind,
+    a34_a_standby_is_one_refusal,
+    a_relay_that_would_be_a_synchronous_standby_is_refused,
+    a_failover_slot_needs_the_standbys_that_it_waits_for,
     a_wrong_password_is_never_shown,
 );
 
@@ -96,4 +99,49 @@ async fn a_wrong_password_is_never_shown(server: Server) {
     for text in [ended.stdout, ended.stderr, ended_init.stdout, ended_init.stderr] {
         assert!(!text.contains("hush"), "{text}");
     }
+}
+
+async fn a34_a_standby_is_one_refusal(server: Server) {
+    let postgres = PrivatePostgres::start(server, &[]).await;
+    let database = Database::create_on(&postgres.cluster(), "a34").await;
+    init(&database, &settings(&database), &["--create-table"]).await;
+    let standby = postgres.start_standby(&[]).await;
+    let url = standby.cluster().url_of(database.name(), "relay", database.name());
+    let settings = settings(&database).with("source.postgres.url", url);
+    let checked = check(&settings).await;
+    checked.fix("error", &["is a standby"]);
+    assert_eq!(checked.of("error").len(), 1, "{checked:?}");
+    let ended = command(&settings, "init", &[]).await;
+    assert!(!ended.success && ended.stderr.contains("is a standby"), "{ended:?}");
+}
+
+async fn a_relay_that_would_be_a_synchronous_standby_is_refused(server: Server) {
+    let postgres = PrivatePostgres::start(server, &[]).await;
+    let database = Database::create_on(&postgres.cluster(), "sync").await;
+    let settings = settings(&database);
+    init(&database, &settings, &["--create-table"]).await;
+    database.sql().run("ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 (s1, *)'").await;
+    database.sql().value("SELECT pg_reload_conf()").await;
+    let sql = database.sql();
+    let shows = "SHOW synchronous_standby_names";
+    wait_until("the setting", SHORT, async || (sql.value(shows).await? != "").then_some(())).await;
+    check(&settings).await.fix("error", &["`synchronous_standby_names`", "pgoutbox:orders"]);
+}
+
+/// PostgreSQL has failover slots from 17 on.
+async fn a_failover_slot_needs_the_standbys_that_it_waits_for(server: Server) {
+    if server == Server::Oldest {
+        return;
+    }
+    let postgres = PrivatePostgres::start(server, &[]).await;
+    let database = Database::create_on(&postgres.cluster(), "failover").await;
+    let settings = settings(&database);
+    init(&database, &settings, &["--create-table"]).await;
+    database.sql().value("SELECT pg_create_physical_replication_slot('s1')").await;
+    database.sql().run("ALTER SYSTEM SET synchronized_standby_slots = 's1'").await;
+    database.sql().value("SELECT pg_reload_conf()").await;
+    let sql = database.sql();
+    let shows = "SHOW synchronized_standby_slots";
+    wait_until("the setting", SHORT, async || (sql.value(shows).await? != "").then_some(())).await;
+    check(&settings).await.fix("error", &["slot `s1`", "no standby connected"]);
 }
