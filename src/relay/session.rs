@@ -93,16 +93,21 @@ pub(super) struct Session<'a> {
     /// A stop was asked for, and the transaction that was open then is whole.
     at_boundary: bool,
     source_halt: Option<Failure>,
+    /// Why the stream before this one broke; until this one has got further, it has not helped that
+    /// it was begun again.
+    broken: Option<Failure>,
     ended: Vec<Ended>,
 }
 
 impl<'a> Session<'a> {
-    /// `confirmed` is what the slot has confirmed already.
+    /// `confirmed` is what the slot has confirmed already, `broken` why the last stream broke where
+    /// this one may break for the same reason.
     pub(super) fn new(
         relay: &'a mut Relay,
         source: WalSource,
         guard: Guard,
         confirmed: Position,
+        broken: Option<Failure>,
     ) -> Self {
         let first = relay.next_delivery;
         let now = Instant::now();
@@ -122,6 +127,7 @@ impl<'a> Session<'a> {
             phase: Phase::Running,
             at_boundary: false,
             source_halt: None,
+            broken,
             ended: Vec::new(),
         }
     }
@@ -251,13 +257,17 @@ impl<'a> Session<'a> {
             }
             Change::Event(event) => self.take_event(event),
             Change::Commit(position) => {
+                self.broken = None;
                 self.ledger.commit(position);
                 if sabotage::active(Fault::ConfirmEarly) {
                     self.source.confirm(position);
                 }
                 self.at_boundary = !matches!(self.phase, Phase::Running);
             }
-            Change::Progress(position) => self.ledger.progress(position),
+            Change::Progress(position) => {
+                self.broken = None;
+                self.ledger.progress(position);
+            }
             Change::Halt(failure) => {
                 let hint = failure.way_out().unwrap_or("");
                 error!(%failure, hint, "halted: what comes next cannot be read");
@@ -433,6 +443,7 @@ impl<'a> Session<'a> {
             stopping.then_some(State::Stopping),
             lost,
             self.source_halt.as_ref().map(halted),
+            self.broken.as_ref().map(halted),
             self.guard.coverage_lost().as_ref().map(halted),
             self.relay.poison.state(),
         ];
