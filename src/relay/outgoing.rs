@@ -72,6 +72,11 @@ impl Outgoing {
         self.order.settle(id, false, now);
     }
 
+    /// Nothing is with the sink, and what waits does so behind an event that halts it.
+    pub(super) fn stands_still(&self) -> bool {
+        self.order.stands_still()
+    }
+
     /// Hands over all that may be, as far as the sink has room.
     pub(super) fn dispatch(&mut self, held: &Held) {
         if self.is_full {

@@ -178,7 +178,9 @@ impl<'a> Session<'a> {
         let wants = match &self.phase {
             Phase::Running => self.source_halt.is_none(),
             // The open transaction is read to its end: confirmed, it need not be sent twice.
-            Phase::Draining { why: Why::Stop, .. } => self.ledger.in_transaction(),
+            Phase::Draining { why: Why::Stop, .. } => {
+                self.ledger.in_transaction() && !self.relay.poison.halts()
+            }
             Phase::Draining { why: Why::Lost(_), .. } => false,
         };
         wants && has_room
@@ -191,6 +193,10 @@ impl<'a> Session<'a> {
     fn is_done(&self) -> bool {
         match &self.phase {
             Phase::Running => false,
+            // Behind an event that halts the relay nothing is confirmed, however long one waits.
+            Phase::Draining { why: Why::Stop, .. } if self.relay.poison.halts() => {
+                self.relay.outgoing.iter().all(Outgoing::stands_still)
+            }
             Phase::Draining { why: Why::Stop, .. } => {
                 self.ledger.unsettled() == 0 && !self.ledger.in_transaction()
             }
