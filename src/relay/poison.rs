@@ -2,6 +2,7 @@
 //!
 //! Today there are two answers: the relay halts at it, or the operator has named it in `run --skip`.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use tracing::{error, warn};
@@ -68,6 +69,11 @@ impl Poison {
         }
     }
 
+    /// Whether an event halts the relay.
+    pub(super) fn halts(&self) -> bool {
+        self.state.is_some()
+    }
+
     pub(super) fn state(&self) -> Option<State> {
         self.state.clone()
     }
@@ -77,8 +83,35 @@ impl Poison {
     }
 }
 
-/// The reason's own way out; where it has none, the one that always works.
+/// The reason's own way out, if it has one, and the one that always works. What an operator has
+/// mended outside is tried at the next start.
 fn way_out(id: &str, reason: &Failure) -> String {
-    let skip = || format!("skip the event: `pgoutbox run --skip '{id}'`");
-    reason.way_out().map_or_else(skip, str::to_owned)
+    let skip = format!("skip the event: `pgoutbox run --skip {}`", shell_word(id));
+    match reason.way_out() {
+        Some(way_out) => format!("{way_out} and start the relay again, or {skip}"),
+        None => skip,
+    }
+}
+
+/// `text` as one word of a POSIX shell.
+fn shell_word(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_out_can_be_typed_whatever_the_id() {
+        let reason = Failure::transient("no");
+        insta::assert_snapshot!(way_out("e-1", &reason), @"skip the event: `pgoutbox run --skip e-1`");
+        insta::assert_snapshot!(way_out("it's", &reason), @r"skip the event: `pgoutbox run --skip 'it'\''s'`");
+        let reason = reason.hint("add a route for it");
+        insta::assert_snapshot!(way_out("1", &reason), @"add a route for it and start the relay again, or skip the event: `pgoutbox run --skip 1`");
+    }
 }

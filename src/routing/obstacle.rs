@@ -1,7 +1,5 @@
 //! Why an event cannot be routed, and what an operator is told.
 
-use std::borrow::Cow;
-
 use super::router::Routed;
 use super::{Poison, RoutedEvent};
 use crate::failure::{Class, Failure};
@@ -53,7 +51,11 @@ impl Obstacle {
             _ => String::new(),
         };
         let message = format!("event `{id}` of `{table}` cannot be delivered: {self}{limit}");
-        let reason = Failure::new(Class::Poison, message).hint(self.way_out(&id));
+        let reason = Failure::new(Class::Poison, message);
+        let reason = match self.way_out() {
+            Some(way_out) => reason.hint(way_out),
+            None => reason,
+        };
         Routed::Poison(Poison { id, reason, routed: None })
     }
 
@@ -68,32 +70,18 @@ impl Obstacle {
         }
     }
 
-    fn way_out(&self, id: &str) -> String {
-        let skip = format!("skip the event: `pgoutbox run --skip {}`", shell_word(id));
+    /// What would make the event deliverable, if anything does.
+    fn way_out(&self) -> Option<String> {
         match self {
-            Self::NoRoute => {
-                format!("add a route for it, set `on_unmatched: drop`, or {skip}")
-            }
-            Self::TooLarge { .. } => {
-                format!("raise `source.postgres.max_event_size`, or {skip}")
-            }
-            Self::IllegalTopic(_) => format!(
+            Self::NoRoute => Some("add a route for it or set `on_unmatched: drop`".to_owned()),
+            Self::TooLarge { .. } => Some("raise `source.postgres.max_event_size`".to_owned()),
+            Self::IllegalTopic(_) => Some(
                 "a topic has 1 to 249 letters, digits, `.`, `_` and `-`: route the event to \
-                 another one, or {skip}"
+                 another one"
+                    .to_owned(),
             ),
-            Self::Null(column) => {
-                format!("route events without `{column}` to another topic, or {skip}")
-            }
-            Self::NoId | Self::NotHex(_) | Self::NotSent(_) | Self::Missing(_) => skip,
+            Self::Null(column) => Some(format!("route events without `{column}` to another topic")),
+            Self::NoId | Self::NotHex(_) | Self::NotSent(_) | Self::Missing(_) => None,
         }
     }
-}
-
-/// `text` as one word of a POSIX shell.
-fn shell_word(text: &str) -> Cow<'_, str> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
 }

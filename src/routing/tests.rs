@@ -122,7 +122,7 @@ fn a_null_in_the_topic_is_poison_that_names_the_column() {
     assert_eq!(poison.id, "e1");
     assert_eq!(poison.reason.class(), Class::Poison);
     insta::assert_snapshot!(poison.reason, @"event `e1` of `public.outbox` cannot be delivered: `aggregate_type` is NULL, and the topic needs it");
-    insta::assert_snapshot!(poison.reason.way_out().unwrap(), @"route events without `aggregate_type` to another topic, or skip the event: `pgoutbox run --skip e1`");
+    insta::assert_snapshot!(poison.reason.way_out().unwrap(), @"route events without `aggregate_type` to another topic");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_value_that_was_too_large_to_read_is_poison_with_its_size() {
     let poison = poison(&mut router(""), row.clone());
     assert_eq!(poison.id, "e1");
     insta::assert_snapshot!(poison.reason, @"event `e1` of `public.outbox` cannot be delivered: `payload` has 100000000 bytes, too many for `max_event_size` (16777216)");
-    insta::assert_snapshot!(poison.reason.way_out().unwrap(), @"raise `source.postgres.max_event_size`, or skip the event: `pgoutbox run --skip e1`");
+    insta::assert_snapshot!(poison.reason.way_out().unwrap(), @"raise `source.postgres.max_event_size`");
 
     let mut drops = router("on_unmatched: drop\nroutes: [{match: {tenant: t9}}]");
     assert!(matches!(drops.route(row, &transaction()), Routed::Unmatched(_)));
@@ -227,7 +227,7 @@ fn what_no_route_matches_halts_or_is_dropped() {
     let unmatched = || order(|values| (values[1], values[5]) = (Some("order"), None));
     let poison = poison(&mut router(MATCHES), unmatched());
     insta::assert_snapshot!(poison.reason, @"event `e1` of `public.outbox` cannot be delivered: no route matches it");
-    insta::assert_snapshot!(poison.reason.way_out().unwrap(), @"add a route for it, set `on_unmatched: drop`, or skip the event: `pgoutbox run --skip e1`");
+    insta::assert_snapshot!(poison.reason.way_out().unwrap(), @"add a route for it or set `on_unmatched: drop`");
     let mut drops = router(&format!("{MATCHES}on_unmatched: drop\n"));
     assert!(matches!(drops.route(unmatched(), &transaction()), Routed::Unmatched(_)));
 }
