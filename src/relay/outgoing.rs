@@ -93,7 +93,7 @@ impl Outgoing {
                     handed_over = true;
                     self.order.sent();
                 }
-                Some(HeldEvent::Poison(..)) => self.order.hold(id),
+                Some(HeldEvent::Barred(..)) => self.order.hold(id),
                 None => self.order.settle(id, false, Instant::now()),
             }
         }

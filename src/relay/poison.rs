@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
+use foldhash::fast::FixedState;
 use tracing::{error, warn};
 
 use super::state::{HaltedEvent, State};
@@ -28,18 +29,26 @@ pub(super) enum Verdict {
 pub(super) struct Poison {
     skip: HashSet<String>,
     halted: BTreeMap<u64, HaltedEvent>,
+    /// Ordering keys of halted events that have no destination to wait for.
+    barred: HashSet<u64, FixedState>,
     /// What is said about the first.
     state: Option<State>,
 }
 
 impl Poison {
     pub(super) fn new(skip: impl IntoIterator<Item = String>) -> Self {
-        Self { skip: skip.into_iter().collect(), halted: BTreeMap::new(), state: None }
+        Self {
+            skip: skip.into_iter().collect(),
+            halted: BTreeMap::new(),
+            barred: HashSet::default(),
+            state: None,
+        }
     }
 
     /// Nothing is halted any more: the events will be read again.
     pub(super) fn begin_session(&mut self) {
         self.halted.clear();
+        self.barred.clear();
         self.state = None;
     }
 
@@ -59,7 +68,11 @@ impl Poison {
         let text = reason.to_string();
         if self.state.is_none() {
             let hint = Some(way_out(id, reason));
-            let reason = format!("event `{id}` for `{target}`: {text}");
+            let target = match target {
+                "" => String::new(),
+                target => format!(" to `{target}`"),
+            };
+            let reason = format!("event `{id}` cannot be delivered{target}: {text}");
             self.state = Some(State::Halted { reason, hint });
         }
         if self.halted.len() < LISTED {
@@ -67,6 +80,17 @@ impl Poison {
                 HaltedEvent { id: id.to_owned(), destination: target.to_owned(), reason: text };
             self.halted.insert(delivery.0, event);
         }
+    }
+
+    /// Nothing of this ordering key is sent any more: it would overtake an event whose destination
+    /// nobody knows.
+    pub(super) fn bar(&mut self, ordering_key: Option<u64>) {
+        self.barred.extend(ordering_key);
+    }
+
+    /// Whether an event of this ordering key would overtake one that halts the relay.
+    pub(super) fn bars(&self, ordering_key: Option<u64>) -> bool {
+        ordering_key.is_some_and(|key| self.barred.contains(&key))
     }
 
     /// Whether an event halts the relay.

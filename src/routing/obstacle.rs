@@ -1,9 +1,7 @@
 //! Why an event cannot be routed, and what an operator is told.
 
-use super::router::Routed;
-use super::{Poison, RoutedEvent};
+use super::{Place, Poison, Routed};
 use crate::failure::{Class, Failure};
-use crate::outbox::OutboxEvent;
 
 /// One reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,38 +33,47 @@ pub(super) enum Obstacle {
 }
 
 impl Obstacle {
-    /// What becomes of `event`, whose id is `id`.
-    pub(super) fn routed(self, id: String, event: OutboxEvent, max_event_size: usize) -> Routed {
-        let table = format!("{}.{}", event.shape.schema, event.shape.table);
+    /// What becomes of an event of `table` whose id is `id`.
+    pub(super) fn routed(
+        self,
+        id: String,
+        table: &str,
+        place: Place,
+        max_event_size: usize,
+    ) -> Routed {
+        let word = self.word();
         if let Self::Missing(column) = self {
             let hint = format!(
                 "add `{column}` to `{table}` and to its publication, or correct the route that \
                  refers to it (without `key`, a route refers to `aggregate_id`)"
             );
             let message = format!("table `{table}` has no column `{column}`");
-            return Routed::Fault(Failure::fixable(message).hint(hint), event);
+            let reason = Failure::fixable(message).hint(hint);
+            return Routed::Fault(Poison { id, reason, word, place });
         }
         let limit = match self {
             Self::TooLarge { .. } => format!(" ({max_event_size})"),
             _ => String::new(),
         };
-        let message = format!("event `{id}` of `{table}` cannot be delivered: {self}{limit}");
-        let reason = Failure::new(Class::Poison, message);
+        let reason = Failure::new(Class::Poison, format!("table `{table}`: {self}{limit}"));
         let reason = match self.way_out() {
             Some(way_out) => reason.hint(way_out),
             None => reason,
         };
-        Routed::Poison(Poison { id, reason, routed: None })
+        Routed::Poison(Poison { id, reason, word, place })
     }
 
-    /// What becomes of an event whose place is known and that cannot be delivered for this.
-    pub(super) fn poisons(self, id: String, routed: RoutedEvent, max_event_size: usize) -> Routed {
-        let event = routed.event.clone();
-        match self.routed(id, event, max_event_size) {
-            Routed::Poison(poison) => {
-                Routed::Poison(Poison { routed: Some(Box::new(routed)), ..poison })
-            }
-            other => other,
+    /// For metrics.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::NoId => "no_id",
+            Self::NoRoute => "no_route",
+            Self::Null(_) => "null",
+            Self::TooLarge { .. } => "too_large",
+            Self::IllegalTopic(_) => "illegal_topic",
+            Self::NotHex(_) => "not_hex",
+            Self::NotSent(_) => "not_sent",
+            Self::Missing(_) => "missing_column",
         }
     }
 
