@@ -22,7 +22,7 @@ CONF
         --command-property group.protocol=consumer --command-property metadata.max.age.ms=1000 \
         --formatter-property print.partition=true --formatter-property print.offset=true \
         --formatter-property print.headers=true --formatter-property print.key=true \
-        --formatter-property null.literal=NULL >"$DIR/consumed.tsv" 2>"$DIR/consumer.log" &
+        --formatter-property null.literal=NULL >"$DIR/consumed.tsv" 2>"$DIR/consumer.log" 7>&- &
     CONSUMER_PID=$!
 }
 

@@ -35,7 +35,7 @@ clean_up() {
     for pid in "${WRITER_PIDS[@]}" "$RELAY_PID" "$CONSUMER_PID"; do
         stop_process "$pid"
     done
-    dev/services down | indent || code=1
+    services down | indent || code=1
     say
     say "$VERDICT"
     exit "$code"

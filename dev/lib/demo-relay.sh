@@ -14,7 +14,7 @@ pgoutbox() {
 
 start_relay() {
     say "  \$ pgoutbox run -c $CONNECTOR"
-    "$RELAY" run -c "$CONNECTOR" >"$DIR/relay.log" 2>&1 &
+    "$RELAY" run -c "$CONNECTOR" >"$DIR/relay.log" 2>&1 7>&- &
     RELAY_PID=$!
     local begin=$EPOCHSECONDS
     until http_get /readyz | grep -q '^HTTP/1\.[01] 200'; do
