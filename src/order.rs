@@ -76,13 +76,13 @@ struct LaneState {
     last_ack: Option<Instant>,
     /// The sink cannot send here at the moment.
     closed: bool,
-    /// A poison event stands at the front.
-    held: bool,
+    /// Nothing from this delivery on may be handed over: it is a poison event.
+    held: Option<u64>,
 }
 
 impl LaneState {
     fn limit(&self, pace: Pace, limits: Limits, now: Instant) -> usize {
-        if self.closed || self.held {
+        if self.closed {
             return 0;
         }
         if pace == Pace::OneByOne {
@@ -90,6 +90,10 @@ impl LaneState {
         }
         let warm = self.last_ack.is_some_and(|ack| now.duration_since(ack) < COLD_AFTER);
         if warm { limits.warm } else { limits.cold }
+    }
+
+    fn is_held(&self, id: u64) -> bool {
+        self.held.is_some_and(|held| id >= held)
     }
 }
 
@@ -155,6 +159,11 @@ impl Order {
                 lane.last_ack = Some(now);
             }
         }
+        if let Some(lane) = self.lanes.get_mut(&lane)
+            && lane.held == Some(id.0)
+        {
+            lane.held = None;
+        }
         self.promote(lane, now);
         while self.entries.front().is_some_and(|entry| entry.state == State::Settled) {
             self.entries.pop_front();
@@ -196,13 +205,20 @@ impl Order {
         }
     }
 
-    /// Hands nothing more of the lane over that `id` is in: it waits for an operator.
+    /// Hands over nothing of the lane of `id` from `id` on, until that is settled. What stands before
+    /// it goes on.
     pub fn hold(&mut self, id: DeliveryId) {
-        let Some(lane) = self.entry(id.0).map(|entry| entry.lane) else { return };
-        if let Some(state) = self.lanes.get_mut(&lane) {
-            state.held = true;
+        let Some(entry) = self.entry(id.0) else { return };
+        let lane = entry.lane;
+        let was_out = entry.state == State::Out;
+        entry.state = State::Waiting;
+        let Some(state) = self.lanes.get_mut(&lane) else { return };
+        state.held = Some(state.held.map_or(id.0, |held| held.min(id.0)));
+        if was_out {
+            state.admitted -= 1;
+            state.waiting.push_front(id.0);
         }
-        self.call_back(lane);
+        self.call_back(lane, id.0);
     }
 
     /// The sink may give another lane for what waits in `lane`, or say that it is open now.
@@ -212,8 +228,9 @@ impl Order {
         now: Instant,
         mut place: impl FnMut(DeliveryId) -> (Lane, bool),
     ) {
-        self.call_back(lane);
+        self.call_back(lane, 0);
         let Some(state) = self.lanes.get_mut(&lane) else { return };
+        let held = state.held.take();
         for id in std::mem::take(&mut state.waiting) {
             let (lane, open) = place(DeliveryId(id));
             if let Some(entry) = self.entry(id) {
@@ -221,6 +238,9 @@ impl Order {
             }
             self.lanes.entry(lane).or_default().closed = !open;
             self.admit(id, lane, now);
+        }
+        if let Some(held) = held {
+            self.hold(DeliveryId(held));
         }
         self.promote(lane, now);
     }
@@ -239,7 +259,7 @@ impl Order {
     fn admit(&mut self, id: u64, lane: Lane, now: Instant) {
         let (pace, limits) = (self.pace, self.limits);
         let state = self.lanes.entry(lane).or_default();
-        let has_room = state.admitted < state.limit(pace, limits, now);
+        let has_room = state.admitted < state.limit(pace, limits, now) && !state.is_held(id);
         if !state.waiting.is_empty() || !has_room {
             state.waiting.push_back(id);
             return;
@@ -253,8 +273,9 @@ impl Order {
         let (pace, limits) = (self.pace, self.limits);
         while let Some(state) = self.lanes.get_mut(&lane)
             && state.admitted < state.limit(pace, limits, now)
-            && let Some(id) = state.waiting.pop_front()
+            && let Some(id) = state.waiting.front().copied().filter(|id| !state.is_held(*id))
         {
+            state.waiting.pop_front();
             state.admitted += 1;
             self.make_ready(id);
         }
@@ -267,12 +288,13 @@ impl Order {
         }
     }
 
-    /// Puts what is ready in `lane`, but not with the sink yet, back to the front of its queue.
-    fn call_back(&mut self, lane: Lane) {
+    /// Puts what is ready in `lane` from `first` on, but not with the sink yet, back to the front of
+    /// the lane's queue.
+    fn call_back(&mut self, lane: Lane, first: u64) {
         let mut ready = std::mem::take(&mut self.ready);
         let mut back = Vec::new();
         ready.retain(|id| {
-            let is_here = self.entry(*id).is_some_and(|entry| entry.lane == lane);
+            let is_here = *id >= first && self.entry(*id).is_some_and(|entry| entry.lane == lane);
             if is_here {
                 back.push(*id);
             }

@@ -104,6 +104,22 @@ fn what_was_ready_in_a_held_lane_is_called_back() {
 }
 
 #[test]
+fn what_stands_before_a_held_event_goes_on() {
+    let (mut order, now) = order();
+    for id in 0..4 {
+        order.push(DeliveryId(id), LANE, true, now);
+    }
+    order.hold(DeliveryId(2));
+    assert_eq!(send(&mut order), [0]);
+    order.settle(DeliveryId(0), true, now);
+    assert_eq!(send(&mut order), [1]);
+    order.settle(DeliveryId(1), true, now);
+    assert_eq!(send(&mut order), [] as [u64; 0]);
+    order.settle(DeliveryId(2), false, now);
+    assert_eq!(send(&mut order), [3], "skipped, and so free again");
+}
+
+#[test]
 fn a_closed_lane_waits_until_its_place_is_known() {
     let (mut order, now) = order();
     for id in 0..3 {

@@ -37,6 +37,20 @@ impl Mailbox {
         }
     }
 
+    /// Leaves several reports at once: one lock and at most one wake-up for all of them. `reports`
+    /// runs under the lock, so it must not wait.
+    pub fn put_all(&self, reports: impl IntoIterator<Item = Report>) {
+        let has_news = {
+            let mut waiting = self.lock();
+            let was_empty = waiting.is_empty();
+            waiting.extend(reports);
+            was_empty && !waiting.is_empty()
+        };
+        if has_news {
+            self.shared.arrived.notify_one();
+        }
+    }
+
     /// Leaves the outcome of one delivery.
     pub fn outcome(&self, id: DeliveryId, outcome: Outcome) {
         self.put(Report::Outcome(id, outcome));
@@ -63,6 +77,7 @@ impl Mailbox {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Pace;
     use super::*;
 
     #[tokio::test]
@@ -82,6 +97,18 @@ mod tests {
             })
             .collect();
         assert_eq!(ids, [0, 1, 2]);
+    }
+
+    #[tokio::test]
+    async fn reports_left_at_once_wake_once_and_keep_their_order() {
+        let mailbox = Mailbox::default();
+        mailbox.put_all([]);
+        mailbox.put_all([Report::Room, Report::Reset(Pace::SlowStart)]);
+        mailbox.put_all([Report::Room]);
+        mailbox.arrived().await;
+        let mut reports = Vec::new();
+        mailbox.take(&mut reports);
+        assert!(matches!(reports[..], [Report::Room, Report::Reset(_), Report::Room]));
     }
 
     #[tokio::test]
