@@ -8,7 +8,7 @@ WRITER_PIDS=()
 start_writers() {
     local n
     for ((n = 1; n <= WRITERS; n++)); do
-        shop_psql -f <(transactions "$SECONDS_TO_RUN" 7>&-) >"$DIR/writer-$n.out" 2>"$DIR/writer-$n.log" 7>&- &
+        shop_psql -f <(exec 7>&- && transactions "$SECONDS_TO_RUN") >"$DIR/writer-$n.out" 2>"$DIR/writer-$n.log" 7>&- &
         WRITER_PIDS+=($!)
     done
 }
