@@ -4,14 +4,28 @@
 //! file, line, column and the nearest right key; no error shows a value that may be a secret.
 
 mod error;
+mod expand;
+mod field;
 mod nearest;
+mod node;
+mod read;
+mod route;
+mod sink;
+mod table;
+mod unit;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use error::{ConfigError, Problem};
+use expand::Expander;
+use field::Field;
 pub(crate) use nearest::{did_you_mean, nearest};
+use node::Node;
 
 /// One relay's whole configuration.
 #[derive(Clone, Debug)]
@@ -45,7 +59,7 @@ impl Config {
     /// The first thing that is wrong, with its place in the file.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigError::from(Problem::Unreadable(error)).in_file(path))?;
+            .map_err(|error| ConfigError::from(Problem::Unreadable(error)).in_file(Some(path)))?;
         Self::parse(&text, Some(path.to_owned()), &|name| std::env::var(name).ok())
     }
 
@@ -55,11 +69,17 @@ impl Config {
     ///
     /// The first thing that is wrong, with its place in the text.
     pub fn parse(
-        _text: &str,
-        _file: Option<PathBuf>,
-        _env: &dyn Fn(&str) -> Option<String>,
+        text: &str,
+        file: Option<PathBuf>,
+        env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
-        Err(ConfigError::from(Problem::Invalid(String::new())))
+        let base = file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
+        let expander = Expander { env, base };
+        let read = |root: Node| read::config(&Field::root(&root, &expander));
+        match Node::parse(text).and_then(read) {
+            Ok(config) => Ok(Self { file, ..config }),
+            Err(error) => Err(error.in_file(file.as_deref())),
+        }
     }
 }
 
@@ -214,7 +234,7 @@ pub enum OnHalt {
     Exit,
 }
 
-/// A text that is never printed: `Debug` and `Display` hide it.
+/// A text that is never printed: `Debug` hides it, and there is no `Display`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

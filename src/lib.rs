@@ -31,3 +31,4 @@ pub mod ack;
 pub mod relay;
 pub mod status;
 pub mod http;
+pub mod cli;

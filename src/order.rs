@@ -245,6 +245,12 @@ impl Order {
         self.promote(lane, now);
     }
 
+    /// Deliveries that are with the sink.
+    pub fn out(&self) -> impl Iterator<Item = DeliveryId> + '_ {
+        let is_out = |(_, entry): &(u64, &Entry)| entry.state == State::Out;
+        (self.first..).zip(&self.entries).filter(is_out).map(|(id, _)| DeliveryId(id))
+    }
+
     /// Deliveries that are with the sink or wait.
     pub fn unsettled(&self) -> usize {
         self.entries.iter().filter(|entry| entry.state != State::Settled).count()

@@ -107,6 +107,21 @@ pub struct OutboxEvent {
     pub tuple: Tuple,
 }
 
+impl OutboxEvent {
+    /// The value of a role as text, for messages; `None` where it is NULL or missing.
+    pub fn role_text(&self, role: Role) -> Option<String> {
+        let text = match self.shape.role(role) {
+            RoleSource::Literal(text) => text.as_ref(),
+            RoleSource::Missing => return None,
+            RoleSource::Column(index) => match self.tuple.value(*index)? {
+                Value::Text(text) => text,
+                Value::Null | Value::Unchanged | Value::Omitted(_) => return None,
+            },
+        };
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
+}
+
 /// The transaction that an event was committed in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {

@@ -63,12 +63,14 @@ pub enum Report {
     /// How one delivery ended.
     Outcome(DeliveryId, Outcome),
     /// Nothing is with the broker client any more: every delivery handed over and not yet reported
-    /// `Acknowledged` or `Rejected` must be handed over again, in order, at this pace.
+    /// `Acknowledged` or `Rejected` must be handed over again, in order, at this pace. Where nothing
+    /// is out, it only changes the pace. What was acknowledged before it warms no lane after it.
     Reset(Pace),
     /// `enqueue` may take something again, after it took less than it was given.
     Room,
-    /// [`Sink::lane`] may now give another lane for events that it put into this one
-    /// (a topic's partitions became known).
+    /// [`Sink::lane`] may now give another lane for events that wait in this one, and
+    /// [`Sink::is_open`] another answer (a topic's partitions became known or changed, a closed
+    /// topic takes events again): ask both again.
     Relane(Lane),
     /// A destination (or, with `None`, the whole sink) does not move, and why; replaces an earlier
     /// report of the same destination.

@@ -4,7 +4,6 @@
 //! new, and its ages must grow all the same.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use serde::Serialize;
 use tokio::sync::watch;
@@ -50,7 +49,7 @@ impl Status {
     ///
     /// Where the encoder refuses a metric family.
     pub fn metrics(&self) -> Result<String, prometheus::Error> {
-        self.refresh(now());
+        self.refresh(Timestamp::now());
         self.metrics.render()
     }
 
@@ -66,7 +65,7 @@ impl Status {
             version: env!("CARGO_PKG_VERSION"),
             relay: &relay,
             confirmed_lag_bytes: relay.confirmed_lag_bytes(),
-            oldest_unacknowledged_seconds: oldest_age(&relay, now()),
+            oldest_unacknowledged_seconds: oldest_age(&relay, Timestamp::now()),
         })
     }
 
@@ -109,9 +108,6 @@ fn oldest_age(relay: &RelayStatus, now: Timestamp) -> Option<f64> {
 }
 
 /// Commit times are the database's wall clock, so an age is told by the wall clock too.
-fn now() -> Timestamp {
-    SystemTime::now().into()
-}
 
 fn gauge(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)

@@ -19,6 +19,11 @@ impl Timestamp {
         Self(micros)
     }
 
+    /// This moment.
+    pub fn now() -> Self {
+        SystemTime::now().into()
+    }
+
     /// Microseconds since 1970-01-01T00:00:00Z.
     pub const fn as_micros(self) -> i64 {
         self.0

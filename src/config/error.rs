@@ -54,11 +54,21 @@ pub enum Problem {
     /// A name that refers to nothing.
     #[error("unknown {what} `{name}`{}", did_you_mean(.nearest.as_deref()))]
     UnknownName {
-        /// What it should have been: `sink`, `column`.
+        /// What it should have been, as `sink`.
         what: String,
         /// The name.
         name: String,
         /// The known name most like it.
+        nearest: Option<String>,
+    },
+    /// A column that the configuration refers to and the table does not have.
+    #[error("table `{table}` has no column `{column}`{}", did_you_mean(.nearest.as_deref()))]
+    NoColumn {
+        /// `schema.table`.
+        table: String,
+        /// The column.
+        column: String,
+        /// The table's column most like it.
         nearest: Option<String>,
     },
     /// A value that is wrong for the reason given.
@@ -79,8 +89,8 @@ impl ConfigError {
 
     /// The same in `file`.
     #[must_use]
-    pub(crate) fn in_file(mut self, file: &Path) -> Self {
-        self.file = Some(file.to_owned());
+    pub(crate) fn in_file(mut self, file: Option<&Path>) -> Self {
+        self.file = file.map(Path::to_owned);
         self
     }
 

@@ -5,13 +5,11 @@ pub(crate) fn nearest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let plain = simplified(name);
-    candidates
-        .into_iter()
-        .map(|candidate| (similarity(&plain, &simplified(candidate)), candidate))
-        .filter(|(similarity, _)| *similarity >= ALIKE)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map(|(_, candidate)| candidate)
+    let name = simplified(name);
+    let score = |candidate: &'a str| (similarity(&name, &simplified(candidate)), candidate);
+    let alike =
+        candidates.into_iter().map(score).filter_map(|(s, candidate)| Some((s?, candidate)));
+    alike.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, candidate)| candidate)
 }
 
 /// The end of a message about an unknown name.
@@ -19,17 +17,17 @@ pub(crate) fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |nearest| format!(", did you mean `{nearest}`?"))
 }
 
-/// Below this two names have little in common.
-const ALIKE: f64 = 0.75;
-
 /// Case and separators are what people mistake most: `windowBytes`, `order-by`.
 fn simplified(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// From 0 to 1. Jaro–Winkler favours a common beginning (`slotname`, `slot`).
-fn similarity(a: &str, b: &str) -> f64 {
-    strsim::jaro_winkler(a, b)
+/// From 0 to 1; `None` for names that only happen to share some letters (`aggregate_id` is not what
+/// `aggregate_type` was meant to be).
+fn similarity(a: &str, b: &str) -> Option<f64> {
+    let extends = a.len().min(b.len()) >= 3 && (a.starts_with(b) || b.starts_with(a));
+    let mistyped = strsim::normalized_damerau_levenshtein(a, b) >= 0.7;
+    (extends || mistyped).then(|| strsim::jaro_winkler(a, b))
 }
 
 #[cfg(test)]
@@ -49,5 +47,6 @@ mod tests {
     fn a_name_like_none_has_no_nearest() {
         assert_eq!(nearest("xyz", ["slot", "publication"]), None);
         assert_eq!(nearest("", ["slot"]), None);
+        assert_eq!(nearest("aggregate_type", ["aggregate_id"]), None);
     }
 }

@@ -96,6 +96,13 @@ async fn other_paths_methods_and_heads_are_refused() {
 }
 
 #[tokio::test]
+async fn a_connection_carries_one_request() {
+    let (_state, server) = server(State::Streaming).await;
+    let (_, head, _) = get_path(&server, "/livez").await;
+    assert!(head.to_lowercase().contains("connection: close"), "{head}");
+}
+
+#[tokio::test]
 async fn a_body_is_not_waited_for() {
     let (_state, server) = server(State::Streaming).await;
     let request = b"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n";

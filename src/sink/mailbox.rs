@@ -2,8 +2,12 @@
 //!
 //! A lock around a vector, and one wake-up for however many reports gather before the relay looks:
 //! at full speed that is one for hundreds of deliveries.
+//!
+//! A sink must know whether a report that changes what the relay may send has reached it: until
+//! then the relay goes by what was true before. So reports are counted, in and out.
 
 use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
@@ -20,15 +24,38 @@ pub struct Mailbox {
 #[derive(Debug, Default)]
 struct Shared {
     reports: Mutex<Vec<Report>>,
-    arrived: Notify,
+    // Written with the lock held.
+    taken: AtomicU64,
+    arrived: Arc<Notify>,
 }
 
 impl Mailbox {
+    /// A mailbox that rings `bell`, which several mailboxes may share.
+    pub fn new(bell: Arc<Notify>) -> Self {
+        Self { shared: Arc::new(Shared { arrived: bell, ..Shared::default() }) }
+    }
+
     /// Leaves one report.
     pub fn put(&self, report: Report) {
+        self.put_with(report, |_| {});
+    }
+
+    /// Leaves one report, and notes its number, before anybody can take it: the report has been
+    /// taken once [`Mailbox::taken`] reaches that number.
+    pub fn put_noting(&self, report: Report, number: &AtomicU64) {
+        self.put_with(report, |given| number.store(given, Ordering::Release));
+    }
+
+    /// How many reports have been taken so far.
+    pub fn taken(&self) -> u64 {
+        self.shared.taken.load(Ordering::Acquire)
+    }
+
+    fn put_with(&self, report: Report, note: impl FnOnce(u64)) {
         let was_empty = {
             let mut reports = self.lock();
             reports.push(report);
+            note(self.taken() + reports.len() as u64);
             reports.len() == 1
         };
         // Whoever empties the vector sees everything in it, so only the first report must wake.
@@ -56,17 +83,21 @@ impl Mailbox {
         self.put(Report::Outcome(id, outcome));
     }
 
-    /// Waits until there is something to take. Safe to drop and call again.
+    /// Waits until there is something to take, where the bell is this mailbox's alone. Safe to drop
+    /// and call again.
     pub async fn arrived(&self) {
         while self.lock().is_empty() {
             self.shared.arrived.notified().await;
         }
     }
 
-    /// Takes everything, in order, in exchange for the empty `into`, whose room is used again.
+    /// Takes everything, in order, in exchange for the empty `into`, whose room is used again. All
+    /// of it must be acted on before anything else is handed to the sink.
     pub fn take(&self, into: &mut Vec<Report>) {
         debug_assert!(into.is_empty());
-        mem::swap(&mut *self.lock(), into);
+        let mut reports = self.lock();
+        mem::swap(&mut *reports, into);
+        self.shared.taken.fetch_add(into.len() as u64, Ordering::AcqRel);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Report>> {
@@ -97,6 +128,18 @@ mod tests {
             })
             .collect();
         assert_eq!(ids, [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_report_counts_as_taken_only_once_it_is() {
+        let (mailbox, number) = (Mailbox::default(), AtomicU64::new(0));
+        mailbox.put(Report::Room);
+        mailbox.take(&mut Vec::new());
+        mailbox.put(Report::Room);
+        mailbox.put_noting(Report::Room, &number);
+        assert!(mailbox.taken() < number.load(Ordering::Acquire));
+        mailbox.take(&mut Vec::new());
+        assert_eq!(mailbox.taken(), number.load(Ordering::Acquire));
     }
 
     #[tokio::test]
