@@ -6,6 +6,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{debug, error, info, warn};
 
+use super::broken::Broken;
 use super::held::{Held, HeldEvent};
 use super::outgoing::{Ended, Outgoing};
 use super::poison::{Poison, Verdict};
@@ -94,6 +95,7 @@ pub(super) struct Session<'a> {
     at_boundary: bool,
     source_halt: Option<Failure>,
     ended: Vec<Ended>,
+    broken: Broken,
 }
 
 impl<'a> Session<'a> {
@@ -123,6 +125,7 @@ impl<'a> Session<'a> {
             at_boundary: false,
             source_halt: None,
             ended: Vec::new(),
+            broken: Broken::default(),
         }
     }
 
@@ -269,6 +272,11 @@ impl<'a> Session<'a> {
     fn take_event(&mut self, event: OutboxEvent) {
         self.relay.metrics.events_received.inc();
         match self.relay.router.route(event, &self.transaction) {
+            Routed::Deliver(event) if sabotage::IS_POSSIBLE => {
+                for event in self.broken.instead_of(event) {
+                    self.deliver(event);
+                }
+            }
             Routed::Deliver(event) => self.deliver(event),
             Routed::Unmatched(_) => {
                 self.relay.metrics.events_dropped.inc();
