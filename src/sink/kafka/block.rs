@@ -23,8 +23,19 @@ pub(super) enum Until {
     Said,
     /// Once more of the destination's deliveries than these are acknowledged.
     Acked(u64),
-    /// The same, and none of its partitions is stuck.
+    /// The same, or nothing is out for it, and none of its partitions is stuck.
     Flowing(u64),
+}
+
+/// What a destination has done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    /// Deliveries acknowledged.
+    pub(super) acked: u64,
+    /// Whether deliveries are out.
+    pub(super) is_out: bool,
+    /// Whether one of its partitions does not move.
+    pub(super) is_stuck: bool,
 }
 
 /// The destinations that do not move.
@@ -80,18 +91,16 @@ impl Blocks {
         }
     }
 
-    /// Clears what waits for acknowledgements and had some: `acked` gives a destination's count,
-    /// `is_stuck` whether a partition of it is.
-    pub(super) fn clear_moved(
-        &self,
-        acked: impl Fn(&Name) -> u64,
-        is_stuck: impl Fn(&Name) -> bool,
-    ) {
+    /// Clears what waits for acknowledgements, and had them.
+    pub(super) fn clear_moved(&self, progress: impl Fn(&Name) -> Progress) {
         let mut entries = self.entries();
-        let has_moved = |name: &Name, block: &Block| match block.until {
-            Until::Said => false,
-            Until::Acked(before) => acked(name) > before,
-            Until::Flowing(before) => acked(name) > before && !is_stuck(name),
+        let has_moved = |name: &Name, block: &Block| {
+            let Progress { acked, is_out, is_stuck } = progress(name);
+            match block.until {
+                Until::Said => false,
+                Until::Acked(before) => acked > before,
+                Until::Flowing(before) => !is_stuck && (acked > before || !is_out),
+            }
         };
         let moved: Vec<Name> = entries
             .iter()
@@ -166,9 +175,9 @@ mod tests {
         assert_eq!(reports(&mailbox), ["blocked"]);
         blocks.set(&topic, failure("LEADER_NOT_AVAILABLE"), Until::Acked(3));
         assert_eq!(reports(&mailbox), ["blocked"]);
-        blocks.clear_moved(|_| 3, |_| false);
+        blocks.clear_moved(|_| Progress { acked: 3, ..Default::default() });
         assert!(reports(&mailbox).is_empty());
-        blocks.clear_moved(|_| 4, |_| false);
+        blocks.clear_moved(|_| Progress { acked: 4, ..Default::default() });
         assert_eq!(reports(&mailbox), ["unblocked"]);
         assert_eq!(blocks.metrics.blocked.get(), 0);
     }

@@ -13,7 +13,7 @@ use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::producer::{Producer as _, PurgeConfig};
 use tokio::time::Instant;
 
-use super::block::Until;
+use super::block::{Progress, Until};
 use super::context::{Context, Producer};
 use super::error::{self, Site};
 use super::inspector::NO_PROGRESS;
@@ -26,6 +26,9 @@ use crate::sink::{Lane, Outcome, Pace, Report};
 
 /// How long one poll waits: callbacks run at once, what only the loop sees waits this long.
 const POLL: Duration = Duration::from_millis(50);
+
+/// How long the thread rests while nothing is out, unless it is woken.
+const REST: Duration = Duration::from_millis(500);
 
 /// How often stalls are looked for.
 const LOOK: Duration = Duration::from_secs(1);
@@ -85,7 +88,7 @@ impl Driver {
     /// Runs until the sink is stopped.
     pub(super) fn run(mut self, mut producer: Arc<Producer>) {
         loop {
-            producer.poll(POLL);
+            self.poll(&producer);
             if let Some(deadline) = self.shared.stops_at() {
                 return self.finish(producer, deadline);
             }
@@ -95,6 +98,18 @@ impl Driver {
             let Some(fresh) = self.replace(producer, cause) else { return };
             producer = Arc::clone(&fresh.producer);
             self.shared.publish(fresh.producer, fresh.reports, self.pace);
+        }
+    }
+
+    fn poll(&self, producer: &Producer) {
+        let is_idle = || producer.in_flight_count() == 0;
+        if is_idle() {
+            // The crate's poll spins through the last millisecond of its wait: too much for a relay
+            // that has nothing to do.
+            producer.poll(Duration::ZERO);
+            self.shared.rest(REST, is_idle);
+        } else {
+            producer.poll(POLL);
         }
     }
 
@@ -156,17 +171,16 @@ impl Driver {
     }
 
     fn clear_blocks(&self, stuck: &HashSet<u32>) {
-        let topics = &self.shared.topics;
-        self.shared.blocks.clear_moved(
-            |name| match name {
-                Some(name) => topics.find(name).map_or(0, |topic| topic.total_acked()),
-                None => self.shared.acked(),
-            },
-            |name| {
-                let topic = name.as_ref().and_then(|name| topics.find(name));
-                topic.is_some_and(|topic| stuck.contains(&topic.index))
-            },
-        );
+        self.shared.blocks.clear_moved(|name| {
+            let Some(name) = name else {
+                return Progress { acked: self.shared.acked(), ..Progress::default() };
+            };
+            self.shared.topics.find(name).map_or_else(Progress::default, |topic| Progress {
+                acked: topic.total_acked(),
+                is_out: topic.looks().iter().any(|look| look.sent > look.acked),
+                is_stuck: stuck.contains(&topic.index),
+            })
+        });
     }
 
     /// Empties and drops the producer and makes a fresh one. `None`: the sink was stopped.

@@ -46,6 +46,7 @@ pub(super) struct Shared {
     room_in: AtomicI64,
     connected: AtomicBool,
     refresh: AtomicBool,
+    resting: AtomicBool,
     client_failure: Mutex<Option<(Instant, Failure)>>,
     stop_at: Mutex<Option<Instant>>,
 }
@@ -76,6 +77,7 @@ impl Shared {
             room_in: AtomicI64::new(0),
             connected: AtomicBool::new(false),
             refresh: AtomicBool::new(false),
+            resting: AtomicBool::new(false),
             client_failure: Mutex::default(),
             stop_at: Mutex::default(),
         }
@@ -223,11 +225,32 @@ impl Shared {
     /// Asks the driver for a fresh producer: what is out for a closed topic is in the way.
     pub(super) fn want_fresh_producer(&self) {
         self.refresh.store(true, Ordering::Release);
+        self.wake_driver();
     }
 
     /// Whether somebody asked for a fresh producer since this was last called.
     pub(super) fn takes_fresh_producer(&self) -> bool {
         self.refresh.swap(false, Ordering::AcqRel)
+    }
+
+    /// Lets the driver's thread wait while `is_idle` holds, until it is woken.
+    pub(super) fn rest(&self, duration: Duration, is_idle: impl Fn() -> bool) {
+        self.resting.store(true, Ordering::SeqCst);
+        // Whoever hands something over from here on wakes us; what came before is seen here.
+        if is_idle() {
+            thread::park_timeout(duration);
+        }
+        self.resting.store(false, Ordering::SeqCst);
+    }
+
+    /// Wakes the driver if it rests.
+    pub(super) fn wake_driver(&self) {
+        let [driver, _] = &self.threads;
+        if self.resting.load(Ordering::SeqCst)
+            && let Some(thread) = driver.get()
+        {
+            thread.unpark();
+        }
     }
 
     /// Wakes the inspector: there is something to look at.
