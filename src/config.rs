@@ -1,11 +1,31 @@
 //! The configuration as the rest of the crate sees it: checked, resolved, every default filled in.
 //!
 //! [`Config::load`] reads one YAML file. Everything wrong with it is a [`ConfigError`] that names
-//! file, line, column and the nearest right key.
+//! file, line, column and the nearest right key; no error shows a value that may be a secret.
+
+mod error;
+mod expand;
+mod field;
+mod nearest;
+mod node;
+mod read;
+mod route;
+mod sink;
+mod table;
+mod unit;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+pub use error::{ConfigError, Problem};
+use expand::Expander;
+use field::Field;
+pub(crate) use nearest::{did_you_mean, nearest};
+use node::Node;
 
 /// One relay's whole configuration.
 #[derive(Clone, Debug)]
@@ -28,6 +48,39 @@ pub struct Config {
     pub http_listen: Option<std::net::SocketAddr>,
     /// The file it was read from, for messages; `None` for a configuration made in memory.
     pub file: Option<PathBuf>,
+}
+
+impl Config {
+    /// Reads `path`; `${env:…}` is the process's environment, and a relative `${file:…}` stands
+    /// beside `path`.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong, with its place in the file.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::from(Problem::Unreadable(error)).in_file(Some(path)))?;
+        Self::parse(&text, Some(path.to_owned()), &|name| std::env::var(name).ok())
+    }
+
+    /// Reads `text`, which came from `file`; `env` answers `${env:…}`.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong, with its place in the text.
+    pub fn parse(
+        text: &str,
+        file: Option<PathBuf>,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        let base = file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
+        let expander = Expander { env, base };
+        let read = |root: Node| read::config(&Field::root(&root, &expander));
+        match Node::parse(text).and_then(read) {
+            Ok(config) => Ok(Self { file, ..config }),
+            Err(error) => Err(error.in_file(file.as_deref())),
+        }
+    }
 }
 
 /// `source.postgres`.
@@ -100,8 +153,8 @@ pub struct KafkaConfig {
 /// One route. Templates are kept as text with their position; `routing` compiles them.
 #[derive(Clone, Debug)]
 pub struct RouteConfig {
-    /// Which events; empty matches all.
-    pub matches: Vec<(String, MatchConfig)>,
+    /// Which events: all of these must hold; empty matches all.
+    pub matches: Vec<Condition>,
     /// Index into [`Config::sinks`].
     pub sink: usize,
     /// Kafka topic template.
@@ -139,6 +192,17 @@ pub struct Location {
     pub column: u32,
 }
 
+/// One entry of a route's `match`.
+#[derive(Clone, Debug)]
+pub struct Condition {
+    /// A role's name first, else a column's exact name; `@table` is the event's table.
+    pub column: String,
+    /// What its value must be. NULL is never it.
+    pub accepts: MatchConfig,
+    /// Where it stands, for messages.
+    pub location: Location,
+}
+
 /// What a route asks of one column.
 #[derive(Clone, Debug)]
 pub enum MatchConfig {
@@ -170,7 +234,7 @@ pub enum OnHalt {
     Exit,
 }
 
-/// A text that is never printed: `Debug` and `Display` hide it.
+/// A text that is never printed: `Debug` hides it, and there is no `Display`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

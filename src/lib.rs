@@ -13,10 +13,22 @@
 //! A module uses only modules above it in the list below; `tests/it/layering.rs` holds that.
 
 pub mod lsn;
+pub mod timestamp;
 pub mod failure;
+pub mod window;
 pub mod config;
 pub mod metrics;
+pub mod sabotage;
+pub mod postgres;
+pub mod pgoutput;
 pub mod outbox;
+pub mod replication;
 pub mod source;
 pub mod routing;
 pub mod sink;
+pub mod order;
+pub mod ack;
+pub mod relay;
+pub mod status;
+pub mod http;
+pub mod cli;

@@ -5,12 +5,14 @@
 //! (PostgreSQL manual, "Logical Replication Message Formats"), with one kind more for a value that
 //! was too large to be kept.
 
+mod shape;
 mod tuple;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+pub use shape::ShapeError;
 pub use tuple::{Tuple, TupleError, Value};
 
 /// What an outbox column is for. Names are pgoutbox's; Debezium's are defaults of the same roles.
@@ -103,6 +105,21 @@ pub struct OutboxEvent {
     pub shape: Arc<Shape>,
     /// The row's values, in the shape's order.
     pub tuple: Tuple,
+}
+
+impl OutboxEvent {
+    /// The value of a role as text, for messages; `None` where it is NULL or missing.
+    pub fn role_text(&self, role: Role) -> Option<String> {
+        let text = match self.shape.role(role) {
+            RoleSource::Literal(text) => text.as_ref(),
+            RoleSource::Missing => return None,
+            RoleSource::Column(index) => match self.tuple.value(*index)? {
+                Value::Text(text) => text,
+                Value::Null | Value::Unchanged | Value::Omitted(_) => return None,
+            },
+        };
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
 }
 
 /// The transaction that an event was committed in.

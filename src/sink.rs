@@ -11,6 +11,7 @@
 //!    └──── Mailbox: Report::Outcome, Report::Reset ◀─┘
 //! ```
 
+mod exchange;
 pub mod kafka;
 pub mod mailbox;
 pub mod null;

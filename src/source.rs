@@ -5,10 +5,10 @@
 
 pub mod wal;
 
-use tokio::sync::OwnedSemaphorePermit;
-
+use crate::failure::Failure;
 use crate::lsn::Lsn;
 use crate::outbox::{OutboxEvent, Transaction};
+use crate::window::Share;
 
 /// A point in a source's order that the source can be told to have been reached.
 ///
@@ -35,6 +35,9 @@ pub enum Change {
     /// Nothing is open, and nothing was published up to here. Sent only while the source knows that
     /// what it reads covers every configured table (guarantee 2).
     Progress(Position),
+    /// What comes next cannot be read as events, and only an operator can change that. The source
+    /// stands still, with its connection alive, until it is stopped; nothing else follows.
+    Halt(Failure),
 }
 
 /// Changes that were read together, and the memory they hold.
@@ -44,23 +47,5 @@ pub struct Batch {
     pub changes: Vec<Change>,
     /// The share of the window that the changes' buffer takes; given back when it is dropped, which
     /// the relay does once every event of the batch is settled.
-    pub memory: Memory,
-}
-
-/// Bytes of the window that are taken until this is dropped.
-#[derive(Debug, Default)]
-pub struct Memory {
-    permit: Option<std::sync::Arc<OwnedSemaphorePermit>>,
-}
-
-impl Memory {
-    /// Holds `permit`, which several batches of one buffer may share.
-    pub fn new(permit: std::sync::Arc<OwnedSemaphorePermit>) -> Self {
-        Self { permit: Some(permit) }
-    }
-
-    /// Whether this holds a share of the window.
-    pub fn is_held(&self) -> bool {
-        self.permit.is_some()
-    }
+    pub share: Share,
 }

@@ -29,23 +29,34 @@ quietly() {
     ((result == 0)) || die "$what failed, see above. Nothing is left half done: the same command may be given again."
 }
 
-export_line() { printf 'export %s=%q\n' "$1" "$2"; }
+# Quoted only where it must be, so that a program can read these lines too.
+export_line() {
+    local name=$1 value=$2
+    [[ $value =~ ^[A-Za-z0-9_./:@,=+%-]*$ ]] || value=\'${value//\'/"'\\''"}\'
+    printf 'export %s=%s\n' "$name" "$value"
+}
 
-# Other calls of this script wait: on descriptor 8 those with the same servers, on 9 those that install to the same
-# place. Servers must not inherit these: `launch` closes them.
+# Other calls of this script with the same servers wait. The servers must not inherit the lock: `launch` closes it.
 lock_state() {
     writable_directory "$STATE" PGOUTBOX_SERVICES_DIR
     exec 8>"$STATE/lock"
     flock -w 600 8 || die "another dev/services has worked on $STATE for ten minutes: stop it (fuser $STATE/lock)"
 }
 
-lock_dist() {
+# install_once WHAT DIRECTORY COMMAND: the command creates the directory of $DIST as its last step. One at a time: state
+# directories may share $DIST.
+install_once() {
+    local what=$1 dir=$2 command=$3
+    [[ -d $dir ]] && return
     writable_directory "$DIST" PGOUTBOX_SERVICES_DIST
     exec 9>"$DIST/lock"
     flock -w 600 9 || die "another dev/services has installed to $DIST for ten minutes: stop it (fuser $DIST/lock)"
+    if [[ ! -d $dir ]]; then
+        say "installing $what …"
+        quietly "the download of $what" "$command"
+    fi
+    exec 9>&-
 }
-
-unlock_dist() { exec 9>&-; }
 
 writable_directory() {
     local dir=$1 variable=$2

@@ -13,11 +13,7 @@ kafka_packages() {
 }
 kafka2_packages() { kafka_packages; }
 
-kafka_install() {
-    [[ -d $KAFKA_HOME ]] && return
-    say "installing Kafka $KAFKA_VERSION …"
-    quietly "the download of Kafka $KAFKA_VERSION by Maven" kafka_download
-}
+kafka_install() { install_once "Kafka $KAFKA_VERSION" "$KAFKA_HOME" kafka_download; }
 kafka2_install() { kafka_install; }
 
 # Prints the path of a Java that is new enough.
@@ -42,7 +38,7 @@ kafka_download() (
     kafka_pom >"$part/pom.xml"
     kafka_log4j >"$part/conf/log4j2.properties"
     cd "$part" || exit
-    mvn -q -B -C org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory=libs
+    mvn -q -B -C -Dstyle.color=never org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory=libs
     ls "libs/kafka_$KAFKA_SCALA-$KAFKA_VERSION.jar" "libs/kafka-tools-$KAFKA_VERSION.jar"
     chmod -R a+rX .
     mv "$part" "$KAFKA_HOME"

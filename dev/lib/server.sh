@@ -64,7 +64,7 @@ launch() (
     cd "$dir" || exit
     set_as "$account"
     # shellcheck disable=SC2016 # expanded by the inner shell
-    setsid bash -c 'echo $$ >"$0/pid" && exec "$@"' "$dir" "${AS[@]}" "$@" </dev/null >"$dir/log" 2>&1 8>&- 9>&- &
+    setsid bash -c 'echo $$ >"$0/pid" && exec "$@"' "$dir" "${AS[@]}" "$@" </dev/null >"$dir/log" 2>&1 8>&- &
     while [[ ! -s $dir/pid ]] && kill -0 $! 2>/dev/null; do sleep 0.01; done
 )
 

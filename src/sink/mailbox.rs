@@ -26,10 +26,15 @@ struct Shared {
     reports: Mutex<Vec<Report>>,
     // Written with the lock held.
     taken: AtomicU64,
-    arrived: Notify,
+    arrived: Arc<Notify>,
 }
 
 impl Mailbox {
+    /// A mailbox that rings `bell`, which several mailboxes may share.
+    pub fn new(bell: Arc<Notify>) -> Self {
+        Self { shared: Arc::new(Shared { arrived: bell, ..Shared::default() }) }
+    }
+
     /// Leaves one report.
     pub fn put(&self, report: Report) {
         self.put_with(report, |_| {});
@@ -59,12 +64,27 @@ impl Mailbox {
         }
     }
 
+    /// Leaves several reports at once: one lock and at most one wake-up for all of them. `reports`
+    /// runs under the lock, so it must not wait.
+    pub fn put_all(&self, reports: impl IntoIterator<Item = Report>) {
+        let has_news = {
+            let mut waiting = self.lock();
+            let was_empty = waiting.is_empty();
+            waiting.extend(reports);
+            was_empty && !waiting.is_empty()
+        };
+        if has_news {
+            self.shared.arrived.notify_one();
+        }
+    }
+
     /// Leaves the outcome of one delivery.
     pub fn outcome(&self, id: DeliveryId, outcome: Outcome) {
         self.put(Report::Outcome(id, outcome));
     }
 
-    /// Waits until there is something to take. Safe to drop and call again.
+    /// Waits until there is something to take, where the bell is this mailbox's alone. Safe to drop
+    /// and call again.
     pub async fn arrived(&self) {
         while self.lock().is_empty() {
             self.shared.arrived.notified().await;
@@ -88,6 +108,7 @@ impl Mailbox {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Pace;
     use super::*;
 
     #[tokio::test]
@@ -119,6 +140,18 @@ mod tests {
         assert!(mailbox.taken() < number.load(Ordering::Acquire));
         mailbox.take(&mut Vec::new());
         assert_eq!(mailbox.taken(), number.load(Ordering::Acquire));
+    }
+
+    #[tokio::test]
+    async fn reports_left_at_once_wake_once_and_keep_their_order() {
+        let mailbox = Mailbox::default();
+        mailbox.put_all([]);
+        mailbox.put_all([Report::Room, Report::Reset(Pace::SlowStart)]);
+        mailbox.put_all([Report::Room]);
+        mailbox.arrived().await;
+        let mut reports = Vec::new();
+        mailbox.take(&mut reports);
+        assert!(matches!(reports[..], [Report::Room, Report::Reset(_), Report::Room]));
     }
 
     #[tokio::test]

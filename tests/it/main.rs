@@ -1,8 +1,28 @@
+//! Tests on real servers: one binary, so that the servers and what is built for them are shared.
+//!
+//! `support` starts and reaches servers and relays, `checker` writes a known history and judges what
+//! arrived, the rest are tests. `make test` provides the servers.
+
+// A test that meets the unexpected shall end there, with a backtrace.
 #![allow(
     missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::large_futures,
     clippy::unused_async,
-    clippy::manual_is_multiple_of
+    reason = "tests panic and print on purpose"
 )]
+// Cases come from several hands; each takes from the tools what it needs.
+#![allow(dead_code, unused_imports, unused_macros)]
 
+#[macro_use]
+mod support;
+mod checker;
+mod harness;
+mod checked;
+mod cases;
 mod kafka_sink;
+mod setup;
+mod layering;

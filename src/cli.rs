@@ -1,0 +1,117 @@
+//! The command line.
+//!
+//! Data goes to standard output, everything else to standard error. Exit codes: 0 for a stop that
+//! was asked for, 1 for a failure, 2 for a wrong configuration or command line.
+
+mod log;
+mod init;
+mod check;
+mod run;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::Config;
+use crate::failure::{Class, Failure};
+
+const EXAMPLES: &str = "\
+Examples:
+  pgoutbox init -c orders.yaml --url postgres://postgres@db/shop --create-table
+  pgoutbox check -c orders.yaml
+  pgoutbox run -c orders.yaml
+
+Without a broker, events go to standard output:
+  printf 'source: {postgres: {url: \"postgres://me@localhost/shop\"}}' > try.yaml
+  pgoutbox run -c try.yaml --init";
+
+/// Publishes a PostgreSQL outbox table's events to Kafka, and confirms what the broker acknowledged.
+#[derive(Debug, Parser)]
+#[command(name = "pgoutbox", version, after_help = EXAMPLES, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Creates what a relay needs in its database: publication, slot, marker.
+    Init(init::InitArgs),
+    /// Checks everything that `run` needs, a line for each thing.
+    Check(check::CheckArgs),
+    /// Runs the relay until SIGTERM or SIGINT.
+    Run(run::RunArgs),
+}
+
+/// What every command takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ConfigArgs {
+    /// The configuration file.
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        env = "PGOUTBOX_CONFIG",
+        default_value = "pgoutbox.yaml"
+    )]
+    pub(crate) config: PathBuf,
+}
+
+impl ConfigArgs {
+    pub(crate) fn load(&self) -> Result<Config, Failure> {
+        Ok(Config::load(&self.config)?)
+    }
+}
+
+/// Runs the program with the process's arguments.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log::init();
+    let outcome = match cli.command {
+        Command::Init(arguments) => init::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
+        Command::Run(arguments) => run::run(arguments),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(failure) => {
+            report(&failure);
+            ExitCode::from(if failure.class() == Class::Configuration { 2 } else { 1 })
+        }
+    }
+}
+
+/// The last words: what is wrong, and the way out on a line of its own.
+#[expect(
+    clippy::print_stderr,
+    reason = "the error of a command is for its caller, not for the log"
+)]
+pub(crate) fn report(failure: &Failure) {
+    eprintln!("error: {failure}");
+    if let Some(hint) = failure.way_out() {
+        eprintln!(" hint: {hint}");
+    }
+}
+
+/// A runtime for one command.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    // The relay's loop has the main thread; these serve HTTP and the guard.
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::transient("cannot start the runtime").cause(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

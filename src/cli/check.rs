@@ -1,0 +1,110 @@
+//! `pgoutbox check`: everything `run` needs, one line each.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Args;
+use postgres_protocol::escape::escape_identifier;
+
+use super::{ConfigArgs, runtime};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::postgres::Settings;
+use crate::relay::{Trial, columns_needed, try_sinks};
+use crate::replication::preflight::{Finding, Severity, preflight};
+use crate::replication::{Connection, Identity};
+
+const EXAMPLES: &str = "\
+Exit code 0 where nothing is an error, 1 otherwise, 2 for a wrong configuration.
+
+Examples:
+  pgoutbox check -c orders.yaml
+  pgoutbox check -c orders.yaml --json | jq '.[] | select(.severity != \"ok\")'";
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print a JSON array of {severity, subject, message, fix}
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks everything and prints it.
+pub(super) fn run(arguments: CheckArgs) -> Result<ExitCode, Failure> {
+    let config = arguments.config.load()?;
+    let findings = runtime()?.block_on(everything(&config))?;
+    let is_fine = print(&findings, arguments.json, &mut io::stdout())
+        .map_err(|error| Failure::definite("standard output cannot be written").cause(error))?;
+    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn everything(config: &Config) -> Result<Vec<Finding>, Failure> {
+    let mut findings = postgres(config).await?;
+    findings.extend(try_sinks(config).await?.into_iter().map(of_sink));
+    Ok(findings)
+}
+
+fn of_sink(Trial { sink, outcome }: Trial) -> Finding {
+    let subject = format!("sink `{sink}`");
+    match outcome {
+        Ok(known) if known.is_empty() => {
+            Finding::ok(subject, "connects; topics depend on the events")
+        }
+        Ok(known) => Finding::ok(subject, format!("connects; topics: {}", known.join(", "))),
+        Err(failure) => Finding::from_failure(subject, &failure),
+    }
+}
+
+/// What there is to say about PostgreSQL: the preflight of `run`, and a replication connection.
+async fn postgres(config: &Config) -> Result<Vec<Finding>, Failure> {
+    let settings = Settings::parse(config.source.url.expose(), config.source.password.as_ref())?;
+    let needed = columns_needed(config)?;
+    let mut findings = preflight(config, &settings, &needed).await.findings;
+    // Where the ordinary connection fails, this one only fails again.
+    if findings.iter().all(|finding| finding.subject != "connection") {
+        findings.push(replication(&settings, identify(settings.clone()).await));
+    }
+    Ok(findings)
+}
+
+/// Prints `findings` and tells whether there is no error among them.
+fn print(findings: &[Finding], json: bool, out: &mut dyn Write) -> io::Result<bool> {
+    if json {
+        serde_json::to_writer_pretty(&mut *out, findings)?;
+        writeln!(out)?;
+    } else {
+        for finding in findings {
+            writeln!(out, "{finding}")?;
+        }
+    }
+    out.flush()?;
+    Ok(findings.iter().all(|finding| finding.severity != Severity::Error))
+}
+
+async fn identify(settings: Settings) -> Result<Identity, Failure> {
+    let connect = move || Connection::connect(&settings, "pgoutbox check")?.identify_system();
+    tokio::task::spawn_blocking(connect).await.unwrap_or_else(|error| {
+        Err(Failure::transient("the replication connection was given up").cause(error))
+    })
+}
+
+/// Privileges are found by trying: `rolreplication` is not the only way to have them.
+fn replication(settings: &Settings, identity: Result<Identity, Failure>) -> Finding {
+    let subject = "replication connection";
+    match identity {
+        Ok(Identity { system_identifier, timeline, .. }) => {
+            Finding::ok(subject, format!("system {system_identifier}, timeline {timeline}"))
+        }
+        Err(failure) => {
+            let finding = Finding::from_failure(subject, &failure);
+            if failure.peer_code() == Some("42501") {
+                let role = escape_identifier(&settings.user);
+                return finding.fix(format!("`ALTER ROLE {role} REPLICATION`"));
+            }
+            finding
+        }
+    }
+}

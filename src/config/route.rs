@@ -1,0 +1,133 @@
+//! `routes`.
+
+use regex::Regex;
+
+use super::field::{Field, Fields};
+use super::{
+    Condition, ConfigError, Location, MatchConfig, Problem, RouteConfig, SinkConfig, TemplatePart,
+    TemplateText, nearest,
+};
+
+/// Headers are numbered by a byte, and two are there by default.
+const MAX_HEADERS: usize = 250;
+
+/// All routes in the file's order; where there are none, EventRouter's default to the only sink.
+pub(super) fn routes(
+    root: &Fields<'_>,
+    sinks: &[(String, SinkConfig)],
+) -> Result<Vec<RouteConfig>, ConfigError> {
+    let field = match (root.get("routes"), sinks) {
+        (Some(field), _) => field,
+        (None, [_]) => return Ok(vec![RouteConfig::to(0)]),
+        (None, _) => root.need("routes")?,
+    };
+    let mut routes: Vec<RouteConfig> = Vec::new();
+    let mut catch_all = None;
+    for item in field.list()? {
+        if let Some(Location { line, .. }) = catch_all {
+            let must = format!("is never reached: the route in line {line} matches every event");
+            return Err(item.invalid(&must));
+        }
+        let route = route(&item, sinks)?;
+        catch_all = route.matches.is_empty().then_some(item.node.location);
+        routes.push(route);
+    }
+    if routes.is_empty() { Err(field.invalid("must have a route")) } else { Ok(routes) }
+}
+
+impl RouteConfig {
+    /// EventRouter's default, to the sink with this index.
+    fn to(sink: usize) -> Self {
+        Self { matches: Vec::new(), sink, topic: default_topic(), key: None, headers: Vec::new() }
+    }
+}
+
+/// `outbox.event.${aggregate_type}`.
+fn default_topic() -> TemplateText {
+    let prefix = TemplatePart::Literal("outbox.event.".to_owned());
+    let placeholder = TemplatePart::Placeholder("aggregate_type".to_owned());
+    TemplateText { parts: vec![prefix, placeholder], location: Location::default() }
+}
+
+fn route(item: &Field<'_>, sinks: &[(String, SinkConfig)]) -> Result<RouteConfig, ConfigError> {
+    let fields = item.fields(&["match", "sink", "topic", "key", "headers"])?;
+    let sink = match (fields.get("sink"), sinks) {
+        (None, [_]) => 0,
+        _ => sink(&fields.need("sink")?, sinks)?,
+    };
+    Ok(RouteConfig {
+        matches: fields.read("match", conditions)?.unwrap_or_default(),
+        topic: fields.read("topic", Field::template)?.unwrap_or_else(default_topic),
+        key: fields.read("key", Field::template)?,
+        headers: fields.read("headers", headers)?.unwrap_or_default(),
+        sink,
+    })
+}
+
+fn sink(field: &Field<'_>, sinks: &[(String, SinkConfig)]) -> Result<usize, ConfigError> {
+    if field.is_list() {
+        let problem = Problem::NotYet("sink: [a, b]".to_owned());
+        return Err(ConfigError::at(field.node.location, problem));
+    }
+    let name = field.text()?;
+    sinks.iter().position(|(sink, _)| *sink == name).ok_or_else(|| {
+        let nearest = nearest(&name, sinks.iter().map(|(sink, _)| sink.as_str()));
+        let (what, nearest) = ("sink".to_owned(), nearest.map(str::to_owned));
+        ConfigError::at(field.node.location, Problem::UnknownName { what, name, nearest })
+    })
+}
+
+fn conditions(field: &Field<'_>) -> Result<Vec<Condition>, ConfigError> {
+    let mut conditions = Vec::new();
+    for (column, value) in field.named()? {
+        let (column, location) = (column.to_owned(), value.key_location);
+        conditions.push(Condition { column, accepts: accepts(&value)?, location });
+    }
+    if conditions.is_empty() {
+        return Err(field.invalid("must name a column; without `match`, a route takes every event"));
+    }
+    Ok(conditions)
+}
+
+fn accepts(value: &Field<'_>) -> Result<MatchConfig, ConfigError> {
+    if value.is_map() {
+        let pattern = value.fields(&["regex"])?.need("regex")?;
+        return regex(&pattern).map(MatchConfig::Regex);
+    }
+    if !value.is_list() {
+        return value.text().map(MatchConfig::Value);
+    }
+    let values = value.texts()?;
+    if values.is_empty() {
+        Err(value.invalid("must list a value"))
+    } else {
+        Ok(MatchConfig::List(values))
+    }
+}
+
+/// The pattern, anchored so that it matches a whole value.
+fn regex(field: &Field<'_>) -> Result<Regex, ConfigError> {
+    let pattern = field.text()?;
+    // Alone first: unbalanced brackets must not balance against ours.
+    Regex::new(&pattern)
+        .and_then(|_| Regex::new(&format!(r"\A(?:{pattern})\z")))
+        .map_err(|error| field.invalid(&format!("is no regular expression: {}", reason(&error))))
+}
+
+/// The last line of the crate's explanation, which draws the pattern above it.
+fn reason(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default();
+    last.trim_start_matches("error: ").to_owned()
+}
+
+fn headers(field: &Field<'_>) -> Result<Vec<(String, TemplateText)>, ConfigError> {
+    let mut headers = Vec::new();
+    for (name, header) in field.named()? {
+        headers.push((name.to_owned(), header.template()?));
+    }
+    if headers.len() > MAX_HEADERS {
+        return Err(field.invalid(&format!("can have at most {MAX_HEADERS} headers")));
+    }
+    Ok(headers)
+}

@@ -1,0 +1,166 @@
+//! The HTTP endpoint: metrics, probes and status.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/metrics` | Prometheus' text format |
+//! | `/livez` | 200 while the relay's loop turns, whatever PostgreSQL and the brokers do |
+//! | `/readyz` | 200 in `streaming` and `standby`, else 503, with state and reason as text |
+//! | `/status` | the status as JSON |
+//!
+//! Every connection carries one request and ends within [`CONNECTION_TIMEOUT`], so neither a slow
+//! nor a greedy client can hold anything for long.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State as Shared;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::failure::Failure;
+use crate::relay::state::State;
+use crate::status::Status;
+
+/// From accepting a connection to the last byte of the answer.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Connections served at once; more of them wait in the system's queue.
+const MAX_CONNECTIONS: usize = 64;
+
+/// Most bytes of a request's head.
+const MAX_HEAD: usize = 16 * 1024;
+
+/// Before the next try when the process has no file descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// A running endpoint; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    /// Where it listens: the port is the one bound where 0 was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Starts to answer questions about `status` at `listen`.
+///
+/// # Errors
+///
+/// A failure that names `http.listen` where the address cannot be had.
+pub async fn serve(listen: SocketAddr, status: Status) -> Result<Server, Failure> {
+    let refused = |error| {
+        Failure::fixable(format!("`http.listen` cannot have `{listen}`"))
+            .hint("set `http.listen` to a free address")
+            .cause(error)
+    };
+    let listener = TcpListener::bind(listen).await.map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    tracing::info!(%address, "http endpoint listens");
+    Ok(Server { address, task: tokio::spawn(accept(listener, router(status))) })
+}
+
+fn router(status: Status) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/status", get(json))
+        .with_state(Arc::new(status))
+}
+
+async fn accept(listener: TcpListener, router: Router) {
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        if connections.len() >= MAX_CONNECTIONS {
+            connections.join_next().await;
+        }
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                connections.spawn(answer(stream, router.clone()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "http endpoint cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn answer(stream: TcpStream, router: Router) {
+    let connection = http1::Builder::new()
+        .keep_alive(false)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    match tokio::time::timeout(CONNECTION_TIMEOUT, connection).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "http connection failed"),
+        Err(_) => tracing::debug!("http connection took too long"),
+    }
+}
+
+async fn metrics(Shared(status): Shared<Arc<Status>>) -> Response {
+    match status.metrics() {
+        Ok(text) => ([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
+        Err(error) => broken(&error),
+    }
+}
+
+async fn livez(Shared(status): Shared<Arc<Status>>) -> (StatusCode, &'static str) {
+    if status.is_alive() {
+        return (StatusCode::OK, "alive\n");
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, "the relay's loop does not turn\n")
+}
+
+async fn readyz(Shared(status): Shared<Arc<Status>>) -> (StatusCode, String) {
+    let state = status.state();
+    let code = if state.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, in_words(&state))
+}
+
+async fn json(Shared(status): Shared<Arc<Status>>) -> Response {
+    match status.json() {
+        Ok(text) => ([(CONTENT_TYPE, "application/json")], text + "\n").into_response(),
+        Err(error) => broken(&error),
+    }
+}
+
+/// The state's name, its reason after a colon, and the hint on a line of its own.
+fn in_words(state: &State) -> String {
+    let name = state.name();
+    match state {
+        State::Halted { reason, hint: Some(hint) } => format!("{name}: {reason}\nhint: {hint}\n"),
+        state => match state.reason() {
+            Some(reason) => format!("{name}: {reason}\n"),
+            None => format!("{name}\n"),
+        },
+    }
+}
+
+fn broken(error: &dyn std::error::Error) -> Response {
+    (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! What a relay tells whoever asks: gathered here, published by the parts themselves.
+//!
+//! Ages are worked out when they are asked for. A relay that has stopped moving publishes nothing
+//! new, and its ages must grow all the same.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use tokio::sync::watch;
+
+use crate::metrics::Metrics;
+use crate::relay::liveness::Liveness;
+use crate::relay::state::{RelayStatus, SinkStatus, State};
+use crate::timestamp::Timestamp;
+
+/// Everything that can be asked about one relay.
+#[derive(Clone, Debug)]
+pub struct Status {
+    name: String,
+    relay: watch::Receiver<RelayStatus>,
+    metrics: Arc<Metrics>,
+    liveness: Liveness,
+}
+
+impl Status {
+    /// Gathers what the relay `name` publishes.
+    pub fn new(
+        name: impl Into<String>,
+        relay: watch::Receiver<RelayStatus>,
+        metrics: Arc<Metrics>,
+        liveness: Liveness,
+    ) -> Self {
+        Self { name: name.into(), relay, metrics, liveness }
+    }
+
+    /// Whether the relay's loop turns.
+    pub fn is_alive(&self) -> bool {
+        self.liveness.is_alive()
+    }
+
+    /// The relay's state.
+    pub fn state(&self) -> State {
+        self.relay.borrow().state.clone()
+    }
+
+    /// The metrics in Prometheus' text format, those of this moment refreshed.
+    ///
+    /// # Errors
+    ///
+    /// Where the encoder refuses a metric family.
+    pub fn metrics(&self) -> Result<String, prometheus::Error> {
+        self.refresh(Timestamp::now());
+        self.metrics.render()
+    }
+
+    /// The relay's status as a JSON object.
+    ///
+    /// # Errors
+    ///
+    /// Where the status has no JSON form, which is a mistake in `relay::state`.
+    pub fn json(&self) -> serde_json::Result<String> {
+        let relay = self.relay.borrow();
+        serde_json::to_string_pretty(&Answer {
+            name: &self.name,
+            version: env!("CARGO_PKG_VERSION"),
+            relay: &relay,
+            confirmed_lag_bytes: relay.confirmed_lag_bytes(),
+            oldest_unacknowledged_seconds: oldest_age(&relay, Timestamp::now()),
+        })
+    }
+
+    /// Sets the gauges that follow from the status.
+    fn refresh(&self, now: Timestamp) {
+        let relay = self.relay.borrow();
+        let metrics = &self.metrics;
+        metrics.window_events.set(gauge(relay.window_events));
+        metrics.window_bytes.set(gauge(relay.window_bytes));
+        metrics.slot_confirmed_lag_bytes.set(gauge(relay.confirmed_lag_bytes()));
+        metrics.oldest_unacknowledged_seconds.set(oldest_age(&relay, now).unwrap_or(0.0));
+        for name in State::NAMES {
+            let in_force = name == relay.state.name();
+            metrics.state.with_label_values(&[name]).set(i64::from(in_force));
+        }
+        relay.sinks.iter().for_each(|sink| self.refresh_sink(sink));
+    }
+
+    fn refresh_sink(&self, sink: &SinkStatus) {
+        let Some(metrics) = self.metrics.sink(&sink.name) else { return };
+        metrics.connected.set(i64::from(sink.connected));
+        metrics.blocked.set(i64::from(!sink.blocked.is_empty()));
+    }
+}
+
+/// The object that `/status` gives.
+#[derive(Serialize)]
+struct Answer<'a> {
+    name: &'a str,
+    version: &'static str,
+    #[serde(flatten)]
+    relay: &'a RelayStatus,
+    confirmed_lag_bytes: u64,
+    oldest_unacknowledged_seconds: Option<f64>,
+}
+
+/// Seconds since the commit of the oldest unsettled event; `None` where there is none.
+fn oldest_age(relay: &RelayStatus, now: Timestamp) -> Option<f64> {
+    relay.oldest_unacknowledged.map(|commit| now.seconds_since(commit))
+}
+
+fn gauge(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lsn::Lsn;
+    use crate::relay::state::BlockedDestination;
+
+    fn blocked() -> RelayStatus {
+        RelayStatus {
+            state: State::Blocked { reason: "topic `a` has no leader".to_owned() },
+            confirmed: Lsn::new(1000),
+            received: Lsn::new(1500),
+            window_events: 3,
+            oldest_unacknowledged: Some(Timestamp::from_micros(10_000_000)),
+            sinks: vec![SinkStatus {
+                name: "events".to_owned(),
+                connected: true,
+                blocked: vec![BlockedDestination {
+                    destination: Some("a".to_owned()),
+                    reason: "no leader".to_owned(),
+                }],
+                delivered: 7,
+            }],
+            ..RelayStatus::default()
+        }
+    }
+
+    fn status(relay: RelayStatus) -> (watch::Sender<RelayStatus>, Status) {
+        let metrics = Arc::new(Metrics::new("orders", ["events"]).unwrap());
+        let (sender, receiver) = watch::channel(relay);
+        (sender, Status::new("orders", receiver, metrics, Liveness::new()))
+    }
+
+    #[tokio::test]
+    async fn gauges_follow_the_status_as_it_is_now() {
+        let (sender, status) = status(blocked());
+        status.refresh(Timestamp::from_micros(12_500_000));
+        let text = status.metrics.render().unwrap();
+        for line in [
+            r#"pgoutbox_state{state="blocked",relay="orders"} 1"#,
+            r#"pgoutbox_state{state="streaming",relay="orders"} 0"#,
+            r#"pgoutbox_window_events{relay="orders"} 3"#,
+            r#"pgoutbox_slot_confirmed_lag_bytes{relay="orders"} 500"#,
+            r#"pgoutbox_oldest_unacknowledged_seconds{relay="orders"} 2.5"#,
+            r#"pgoutbox_sink_connected{sink="events",relay="orders"} 1"#,
+            r#"pgoutbox_sink_blocked{sink="events",relay="orders"} 1"#,
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in:\n{text}");
+        }
+
+        sender.send_replace(RelayStatus { state: State::Streaming, ..RelayStatus::default() });
+        let text = status.metrics().unwrap();
+        assert!(text.contains(r#"pgoutbox_state{state="blocked",relay="orders"} 0"#), "{text}");
+        assert!(text.contains(r#"seconds{relay="orders"} 0"#), "{text}");
+    }
+
+    #[tokio::test]
+    async fn the_age_of_the_oldest_event_grows_while_nothing_is_published() {
+        let (_sender, status) = status(blocked());
+        let relay = status.relay.borrow().clone();
+        let age = |micros| oldest_age(&relay, Timestamp::from_micros(micros)).unwrap();
+        assert!(age(30_000_000) > age(20_000_000));
+    }
+
+    #[tokio::test]
+    async fn the_status_names_relay_version_and_sinks() {
+        let (_sender, status) = status(blocked());
+        let json: serde_json::Value = serde_json::from_str(&status.json().unwrap()).unwrap();
+        assert_eq!(json["name"], "orders");
+        assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+        assert_eq!(json["state"], "blocked");
+        assert_eq!(json["confirmed_lag_bytes"], 500);
+        assert_eq!(json["sinks"][0]["blocked"][0]["destination"], "a");
+    }
+}

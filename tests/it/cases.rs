@@ -1,0 +1,8 @@
+//! Failures that people have met with this kind of software: one file a case, and each test's name
+//! begins with the case's.
+
+mod a01;
+mod a03;
+mod a04;
+mod a06;
+mod a07;

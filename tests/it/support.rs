@@ -1,0 +1,49 @@
+//! What a test on real servers needs: the servers, a database and topics of its own, a relay, a
+//! network that can be cut, and the one way to wait.
+
+mod wait;
+mod services;
+mod process;
+mod cluster;
+mod database;
+mod private_postgres;
+mod private_kafka;
+mod topic;
+mod reader;
+mod proxy;
+mod http;
+mod settings;
+mod relay;
+
+pub(crate) use cluster::{Cluster, Sql};
+pub(crate) use database::{Database, Walsender};
+pub(crate) use private_kafka::{KafkaOptions, PrivateKafka};
+pub(crate) use private_postgres::PrivatePostgres;
+pub(crate) use process::Process;
+pub(crate) use proxy::Proxy;
+pub(crate) use reader::{Reader, Record, first_texts};
+pub(crate) use relay::Relay;
+pub(crate) use services::{Server, kafka_brokers};
+pub(crate) use settings::Settings;
+pub(crate) use topic::Topics;
+pub(crate) use wait::{SHORT, wait_until};
+
+/// Makes of each named `async fn name(server: Server)` two tests, `name::oldest` and
+/// `name::newest`.
+macro_rules! on_both_servers {
+    ($($name:ident),+ $(,)?) => {
+        $(mod $name {
+            use crate::support::Server;
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn oldest() {
+                super::$name(Server::Oldest).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn newest() {
+                super::$name(Server::Newest).await;
+            }
+        })+
+    };
+}
