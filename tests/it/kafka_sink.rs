@@ -88,7 +88,7 @@ async fn random_refusals(seed: u64) {
     let mut expected: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for number in 0..200 {
         let key = format!("key-{}", random() % 9);
-        let is_poison = random() % 40 == 0;
+        let is_poison = random().is_multiple_of(40);
         let mut value = format!("{number}|").into_bytes();
         value.resize(if is_poison { TOO_LARGE } else { 20 + (random() % 200) as usize }, b'.');
         if !is_poison {

@@ -1,4 +1,6 @@
-//! What does not move at the moment, and why: one place that reports it, logs it and counts it.
+//! What does not move at the moment, and why.
+//!
+//! The relay logs what it is told of; what lasts is logged again here, now and then.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +9,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::failure::{Class, Failure};
-use crate::metrics::SinkMetrics;
 use crate::sink::{Mailbox, Report};
 
 /// How often an unchanged cause is logged again.
@@ -43,7 +44,6 @@ pub(super) struct Progress {
 pub(super) struct Blocks {
     sink: String,
     mailbox: Mailbox,
-    metrics: SinkMetrics,
     entries: Mutex<BTreeMap<Name, Block>>,
 }
 
@@ -55,8 +55,8 @@ struct Block {
 }
 
 impl Blocks {
-    pub(super) fn new(sink: &str, mailbox: Mailbox, metrics: SinkMetrics) -> Self {
-        Self { sink: sink.to_owned(), mailbox, metrics, entries: Mutex::default() }
+    pub(super) fn new(sink: &str, mailbox: Mailbox) -> Self {
+        Self { sink: sink.to_owned(), mailbox, entries: Mutex::default() }
     }
 
     /// The destination does not move because of `failure`. Reported when the cause is new.
@@ -72,13 +72,11 @@ impl Blocks {
             }
             return;
         }
-        self.log(name, &failure);
         let report = Report::Blocked {
             destination: name.as_deref().map(str::to_owned),
             failure: failure.clone(),
         };
         entries.insert(name.clone(), Block { failure, logged: now, until });
-        self.metrics.blocked.set(1);
         self.mailbox.put(report);
     }
 
@@ -87,7 +85,7 @@ impl Blocks {
         let mut entries = self.entries();
         if entries.get(name).is_some_and(|block| block.until == Until::Said) {
             entries.remove(name);
-            self.report_clear(name, entries.is_empty());
+            self.report_clear(name);
         }
     }
 
@@ -109,7 +107,7 @@ impl Blocks {
             .collect();
         for name in moved {
             entries.remove(&name);
-            self.report_clear(&name, entries.is_empty());
+            self.report_clear(&name);
         }
     }
 
@@ -118,18 +116,16 @@ impl Blocks {
         self.entries().get(name).and_then(|block| block.failure.peer_code().map(str::to_owned))
     }
 
-    fn report_clear(&self, name: &Name, last: bool) {
-        self.metrics.blocked.set(i64::from(!last));
-        tracing::info!(sink = %self.sink, topic = name.as_deref(), "deliveries move again");
+    fn report_clear(&self, name: &Name) {
         self.mailbox.put(Report::Unblocked { destination: name.as_deref().map(str::to_owned) });
     }
 
     fn log(&self, name: &Name, failure: &Failure) {
         let (sink, topic, hint) = (&self.sink, name.as_deref(), failure.way_out());
         if failure.class() == Class::Transient {
-            tracing::warn!(%sink, topic, %failure, hint, "deliveries do not move");
+            tracing::warn!(%sink, topic, %failure, hint, "deliveries still do not move");
         } else {
-            tracing::error!(%sink, topic, %failure, hint, "deliveries do not move");
+            tracing::error!(%sink, topic, %failure, hint, "deliveries still do not move");
         }
     }
 
@@ -146,12 +142,10 @@ fn is_same(a: &Failure, b: &Failure) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Metrics;
 
     fn blocks() -> (Blocks, Mailbox) {
-        let metrics = Metrics::new("r", ["s"]).expect("metrics").sink("s").expect("sink").clone();
         let mailbox = Mailbox::default();
-        (Blocks::new("s", mailbox.clone(), metrics), mailbox)
+        (Blocks::new("s", mailbox.clone()), mailbox)
     }
 
     fn reports(mailbox: &Mailbox) -> Vec<&'static str> {
@@ -179,6 +173,5 @@ mod tests {
         assert!(reports(&mailbox).is_empty());
         blocks.clear_moved(|_| Progress { acked: 4, ..Default::default() });
         assert_eq!(reports(&mailbox), ["unblocked"]);
-        assert_eq!(blocks.metrics.blocked.get(), 0);
     }
 }

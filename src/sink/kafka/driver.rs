@@ -19,10 +19,10 @@ use super::error::{self, Site};
 use super::inspector::NO_PROGRESS;
 use super::shared::{Shared, lock};
 use super::stall::Stalls;
-use super::topic::Phase;
+use super::topic::{Phase, Topic};
 use super::verdict::{self, Failed, Verdict};
 use crate::failure::{Class, Failure};
-use crate::sink::{Lane, Outcome, Pace, Report};
+use crate::sink::{Outcome, Pace, Report};
 
 /// How long one poll waits: callbacks run at once, what only the loop sees waits this long.
 const POLL: Duration = Duration::from_millis(50);
@@ -66,10 +66,11 @@ enum Cause {
     Planned,
 }
 
-/// A fresh producer, and what it makes known at once.
+/// A fresh producer, and what goes with it.
 struct Fresh {
     producer: Arc<Producer>,
-    reports: Vec<Report>,
+    rejected: Vec<Report>,
+    grown: Vec<(Arc<Topic>, u32)>,
 }
 
 impl Driver {
@@ -97,7 +98,7 @@ impl Driver {
             let Some(cause) = self.cause(&producer, is_hopeless) else { continue };
             let Some(fresh) = self.replace(producer, cause) else { return };
             producer = Arc::clone(&fresh.producer);
-            self.shared.publish(fresh.producer, fresh.reports, self.pace);
+            self.shared.publish(fresh.producer, fresh.rejected, fresh.grown, self.pace);
         }
     }
 
@@ -120,7 +121,7 @@ impl Driver {
         if is_hopeless {
             return Some(Cause::Stuck);
         }
-        let is_ready = |topic: &Arc<super::topic::Topic>| topic.phase() == Phase::Ready;
+        let is_ready = |topic: &Arc<Topic>| topic.phase() == Phase::Ready;
         let planned = self.shared.takes_fresh_producer()
             || self.isolation_is_over()
             || self.shared.topics.all().iter().any(is_ready);
@@ -198,8 +199,8 @@ impl Driver {
             doubt = ?verdict.doubt, fatal = fatal.as_ref().map(|(_, reason)| reason.as_str()),
             "replacing the producer"
         );
-        self.count(&failures);
-        let mut reports = self.apply(&verdict);
+        self.count(&failures, &verdict.culprits);
+        let rejected = self.apply(&verdict);
         let is_explained = !verdict.culprits.is_empty()
             || !verdict.suspects.is_empty()
             || !verdict.closed.is_empty()
@@ -215,9 +216,9 @@ impl Driver {
             _ => Pace::OneByOne,
         };
         self.suspects = (self.shared.isolation.left(), Instant::now());
-        reports.extend(self.grow_topics().into_iter().map(Report::Relane));
+        let grown = self.grow_topics();
         let producer = self.build()?;
-        Some(Fresh { producer, reports })
+        Some(Fresh { producer, rejected, grown })
     }
 
     fn nothing_is_out(&mut self) {
@@ -227,9 +228,11 @@ impl Driver {
         self.stalls.clear();
     }
 
-    fn count(&self, failures: &[Failed]) {
+    /// Counts failed deliveries; the relay counts those that it is told of as rejected.
+    fn count(&self, failures: &[Failed], culprits: &[Failed]) {
         for failed in failures {
-            if error::kind(failed.code) != error::Kind::Purged {
+            let is_told = culprits.iter().any(|culprit| culprit.id == failed.id);
+            if error::kind(failed.code) != error::Kind::Purged && !is_told {
                 self.shared.metrics.failed(&error::name(failed.code));
             }
         }
@@ -306,15 +309,13 @@ impl Driver {
         self.shared.pause(longest.mul_f64(rand::random_range(0.5..1.0)))
     }
 
-    /// Takes over changed partition counts; gives the lanes that events may have to leave.
-    fn grow_topics(&self) -> Vec<Lane> {
-        let mut left = Vec::new();
-        for topic in self.shared.topics.all() {
-            if let Some((before, after)) = topic.grow() {
-                left.extend(topic.lanes(before.max(after)));
-            }
-        }
-        left
+    /// Takes over changed partition counts.
+    fn grow_topics(&self) -> Vec<(Arc<Topic>, u32)> {
+        let grow = |topic: Arc<Topic>| {
+            let (before, after) = topic.grow()?;
+            Some((topic, before.max(after)))
+        };
+        self.shared.topics.all().into_iter().filter_map(grow).collect()
     }
 
     /// Makes a producer, again and again if need be. `None`: the sink was stopped.

@@ -63,7 +63,7 @@ impl Shared {
             name: name.to_owned(),
             batch_size: AtomicU32::new(settings.batch_size()),
             settings,
-            blocks: Blocks::new(name, mailbox.clone(), metrics.clone()),
+            blocks: Blocks::new(name, mailbox.clone()),
             mailbox,
             metrics,
             topics: Topics::default(),
@@ -89,20 +89,38 @@ impl Shared {
         lock(&self.producer)
     }
 
-    /// Puts a fresh producer in force with the reports that go with it, [`Report::Reset`] last: until
-    /// the relay has taken that, it would hand over what must come later.
-    pub(super) fn publish(&self, producer: Arc<Producer>, reports: Vec<Report>, pace: Pace) {
+    /// Puts a fresh producer in force, and tells the relay in one go what goes with it: until it has
+    /// taken that, it would hand over what must come later. `grown` are topics whose partitions
+    /// changed, with the larger of the two counts.
+    pub(super) fn publish(
+        &self,
+        producer: Arc<Producer>,
+        mut reports: Vec<Report>,
+        grown: Vec<(Arc<Topic>, u32)>,
+        pace: Pace,
+    ) {
         let mut slot = self.producer();
         *slot = Some(producer);
-        for report in reports {
-            self.mailbox.put(report);
+        reports.push(Report::Reset(pace));
+        // After the reset, by which the relay has everything back in the lanes that it knew.
+        let mut relane = |topic: &Topic, partitions| {
+            reports.extend(topic.lanes(partitions).map(Report::Relane));
+        };
+        grown.iter().for_each(|(topic, partitions)| relane(topic, *partitions));
+        let topics = self.topics.all();
+        let of_phase = |phase| topics.iter().filter(move |topic| topic.phase() == phase);
+        of_phase(Phase::Closed).for_each(|topic| relane(topic, topic.partitions()));
+        let opened: Vec<&Arc<Topic>> = of_phase(Phase::Ready).collect();
+        for topic in &opened {
+            topic.set_phase(Phase::Open);
+            relane(topic, topic.partitions());
         }
-        for topic in self.topics.all() {
-            if topic.phase() == Phase::Ready {
-                self.open(&topic);
-            }
-        }
-        self.mailbox.put_noting(Report::Reset(pace), &self.reset_by);
+        self.mailbox.put_all_noting(reports, |number| {
+            self.reset_by.store(number, Ordering::Release);
+            grown.iter().for_each(|(topic, _)| topic.tell_by(number));
+            opened.iter().for_each(|topic| topic.tell_by(number));
+        });
+        opened.iter().for_each(|topic| self.blocks.clear(&Some(Arc::clone(&topic.name))));
     }
 
     /// Whether the relay knows that the producer in force is a fresh one.
@@ -202,10 +220,8 @@ impl Shared {
     /// Lets events of `topic` flow (again), and tells the relay.
     pub(super) fn open(&self, topic: &Topic) {
         topic.set_phase(Phase::Open);
-        for lane in topic.lanes(topic.partitions()) {
-            // The last one counts: all of them are in the mailbox by then.
-            self.mailbox.put_noting(Report::Relane(lane), &topic.told_by);
-        }
+        let relanes = topic.lanes(topic.partitions()).map(Report::Relane);
+        self.mailbox.put_all_noting(relanes, |number| topic.tell_by(number));
         self.blocks.clear(&Some(Arc::clone(&topic.name)));
     }
 

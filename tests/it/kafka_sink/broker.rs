@@ -229,7 +229,7 @@ impl Broker {
             if found.error().is_none() && found.partitions().iter().all(|one| one.leader() >= 0) {
                 break found.partitions().len();
             }
-            std::thread::sleep(Duration::from_millis(50));
+            consumer.poll(Duration::from_millis(50));
         };
         let mut records = Vec::new();
         for partition in 0..i32::try_from(partitions).expect("few") {
