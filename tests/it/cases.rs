@@ -6,3 +6,8 @@ mod a03;
 mod a04;
 mod a06;
 mod a07;
+mod a10;
+mod a14;
+mod a17;
+mod a18;
+mod a23;
