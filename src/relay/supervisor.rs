@@ -35,7 +35,8 @@ use crate::source::wal::{WalConfig, WalSource};
 use crate::window::Window;
 
 /// Pauses where the fault goes away by itself.
-const RETRY: Pauses = Pauses { first: Duration::from_millis(250), longest: Duration::from_secs(10) };
+const RETRY: Pauses =
+    Pauses { first: Duration::from_millis(250), longest: Duration::from_secs(10) };
 /// Pauses while an operator is waited for: with jitter, a second at least.
 const HALTED: Pauses = Pauses { first: Duration::from_secs(2), longest: Duration::from_secs(30) };
 /// Pauses while another holds the slot.
@@ -148,7 +149,8 @@ impl Supervisor {
             exit_on_halt: config.on_halt == OnHalt::Exit,
             next_delivery: 0,
         };
-        let mut sessions = Sessions { config, settings, relay, resume: None, has_streamed: false, broken: None };
+        let mut sessions =
+            Sessions { config, settings, relay, resume: None, has_streamed: false, broken: None };
         let outcome = sessions.run(stop).await;
         for outgoing in sessions.relay.outgoing {
             // What matters has been waited for; this only closes the connections.
@@ -411,13 +413,10 @@ impl Sessions {
         match checked(&self.config, &self.settings).await {
             // The publication is gone, for one.
             Err(found) => found,
-            Ok(_) => publication::made_after_slot(
-                &source.publication,
-                slot,
-                position.0,
-                &source.tables,
-            )
-            .cause(failure),
+            Ok(_) => {
+                publication::made_after_slot(&source.publication, slot, position.0, &source.tables)
+                    .cause(failure)
+            }
         }
     }
 }
