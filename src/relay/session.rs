@@ -3,9 +3,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, error, info, warn};
 
+use super::broken::Broken;
 use super::held::{Held, HeldEvent};
 use super::outgoing::{Ended, Outgoing};
 use super::poison::{Poison, Verdict};
@@ -95,19 +96,20 @@ pub(super) struct Session<'a> {
     source_halt: Option<Failure>,
     /// Why the stream before this one broke; until this one has got further, it has not helped that
     /// it was begun again.
-    broken: Option<Failure>,
+    setback: Option<Failure>,
     ended: Vec<Ended>,
+    broken: Broken,
 }
 
 impl<'a> Session<'a> {
-    /// `confirmed` is what the slot has confirmed already, `broken` why the last stream broke where
+    /// `confirmed` is what the slot has confirmed already, `setback` why the last stream broke where
     /// this one may break for the same reason.
     pub(super) fn new(
         relay: &'a mut Relay,
         source: WalSource,
         guard: Guard,
         confirmed: Position,
-        broken: Option<Failure>,
+        setback: Option<Failure>,
     ) -> Self {
         let first = relay.next_delivery;
         let now = Instant::now();
@@ -127,8 +129,9 @@ impl<'a> Session<'a> {
             phase: Phase::Running,
             at_boundary: false,
             source_halt: None,
-            broken,
+            setback,
             ended: Vec::new(),
+            broken: Broken::default(),
         }
     }
 
@@ -138,7 +141,6 @@ impl<'a> Session<'a> {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.publish();
         loop {
-            let deadline = self.deadline();
             let may_read = self.may_read();
             // In this order: what frees memory before what takes it.
             tokio::select! {
@@ -152,7 +154,6 @@ impl<'a> Session<'a> {
                 () = self.guard.server_stops(SHUTDOWN_GRACE), if self.is_connected() => {
                     self.let_go();
                 }
-                () = sleep_until(deadline) => return self.end().await,
                 _ = tick.tick() => {
                     self.publish();
                     if self.source.changes.is_closed() && self.source.changes.is_empty() {
@@ -166,16 +167,9 @@ impl<'a> Session<'a> {
                 return self.end().await;
             }
             if let Some(failure) = self.exit_reason() {
+                self.source.abandon().await;
                 return End::Halted(failure);
             }
-        }
-    }
-
-    fn deadline(&self) -> Instant {
-        match &self.phase {
-            // Never in this phase; the timer wants some instant.
-            Phase::Running => Instant::now() + Duration::from_secs(3600),
-            Phase::Draining { until, .. } => *until,
         }
     }
 
@@ -197,6 +191,8 @@ impl<'a> Session<'a> {
     fn is_done(&self) -> bool {
         match &self.phase {
             Phase::Running => false,
+            // The tick brings the loop here in time.
+            Phase::Draining { until, .. } if Instant::now() >= *until => true,
             Phase::Draining { why: Why::Stop, .. } => {
                 self.ledger.unsettled() == 0 && !self.ledger.in_transaction()
             }
@@ -257,7 +253,7 @@ impl<'a> Session<'a> {
             }
             Change::Event(event) => self.take_event(event),
             Change::Commit(position) => {
-                self.broken = None;
+                self.setback = None;
                 self.ledger.commit(position);
                 if sabotage::active(Fault::ConfirmEarly) {
                     self.source.confirm(position);
@@ -265,7 +261,7 @@ impl<'a> Session<'a> {
                 self.at_boundary = !matches!(self.phase, Phase::Running);
             }
             Change::Progress(position) => {
-                self.broken = None;
+                self.setback = None;
                 self.ledger.progress(position);
             }
             Change::Halt(failure) => {
@@ -279,6 +275,11 @@ impl<'a> Session<'a> {
     fn take_event(&mut self, event: OutboxEvent) {
         self.relay.metrics.events_received.inc();
         match self.relay.router.route(event, &self.transaction) {
+            Routed::Deliver(event) if sabotage::IS_POSSIBLE => {
+                for event in self.broken.instead_of(event) {
+                    self.deliver(event);
+                }
+            }
             Routed::Deliver(event) => self.deliver(event),
             Routed::Unmatched(_) => {
                 self.relay.metrics.events_dropped.inc();
@@ -443,7 +444,7 @@ impl<'a> Session<'a> {
             stopping.then_some(State::Stopping),
             lost,
             self.source_halt.as_ref().map(halted),
-            self.broken.as_ref().map(halted),
+            self.setback.as_ref().map(halted),
             self.guard.coverage_lost().as_ref().map(halted),
             self.relay.poison.state(),
         ];

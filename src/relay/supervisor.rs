@@ -68,7 +68,7 @@ impl Stop {
     /// Waits until it is asked for. Safe to drop and call again.
     pub async fn requested(&mut self) {
         if self.0.wait_for(|stop| *stop).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }
@@ -150,7 +150,7 @@ impl Supervisor {
             next_delivery: 0,
         };
         let mut sessions =
-            Sessions { config, settings, relay, resume: None, has_streamed: false, broken: None };
+            Sessions { config, settings, relay, resume: None, has_streamed: false, setback: None };
         let outcome = sessions.run(stop).await;
         for outgoing in sessions.relay.outgoing {
             // What matters has been waited for; this only closes the connections.
@@ -223,7 +223,7 @@ struct Sessions {
     has_streamed: bool,
     /// Why the last stream broke, where that will not go away by itself: the next one has to get
     /// further before the relay counts as streaming again.
-    broken: Option<Failure>,
+    setback: Option<Failure>,
 }
 
 /// A source that streams, with all that a session needs.
@@ -259,8 +259,8 @@ impl Sessions {
                     self.has_streamed = true;
                     let identity = started.source.identity.clone();
                     let Started { source, guard, confirmed } = started;
-                    let broken = self.broken.take();
-                    let session = Session::new(&mut self.relay, source, guard, confirmed, broken);
+                    let setback = self.setback.take();
+                    let session = Session::new(&mut self.relay, source, guard, confirmed, setback);
                     let began = Instant::now();
                     match session.run(stop.clone()).await {
                         End::Stopped => return Ok(()),
@@ -274,7 +274,7 @@ impl Sessions {
                             self.relay.publisher.update(|status| status.reconnects += 1);
                             let failure = self.explain(failure, position).await;
                             if failure.class() != Class::Transient {
-                                self.broken = Some(failure.clone());
+                                self.setback = Some(failure.clone());
                             }
                             self.failed(failure)?
                         }

@@ -31,15 +31,6 @@ const TEMPLATE: &str = include_str!("../../migrations/0003_publication.sql");
 
 const EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1::text::name)";
 
-// A row that a transaction older than the slot's horizon wrote was surely there when the slot began.
-// The other way round it may be a change that does no harm, so this is a suspicion, not a proof.
-const YOUNGER_THAN_SLOT: &str = "\
-SELECT age(publication.xmin) <= age(slot.catalog_xmin)
-FROM pg_publication AS publication, pg_replication_slots AS slot
-WHERE publication.pubname = $1::text::name
-  AND slot.slot_name = $2::text::name
-  AND slot.catalog_xmin IS NOT NULL";
-
 /// The statement that makes `publication` for `tables`.
 pub fn create_sql(publication: &str, tables: &[TableConfig]) -> String {
     let names: Vec<String> = tables.iter().map(qualified).collect();
@@ -61,22 +52,6 @@ pub fn add_table_sql(publication: &str, table: &TableConfig) -> String {
 pub async fn exists(session: &Session, publication: &str) -> Result<bool, Failure> {
     let doing = format!("looking for publication `{publication}`");
     Ok(session.query_one(&doing, EXISTS, &[&publication]).await?.get(0))
-}
-
-/// Whether the publication was made or changed so late that the slot, when it read the events that
-/// it has not confirmed yet, may not have known it.
-///
-/// # Errors
-///
-/// Where the server cannot be asked.
-pub async fn is_younger_than_slot(
-    session: &Session,
-    publication: &str,
-    slot: &str,
-) -> Result<bool, Failure> {
-    let doing = format!("comparing publication `{publication}` with slot `{slot}`");
-    let row = session.query_opt(&doing, YOUNGER_THAN_SLOT, &[&publication, &slot]).await?;
-    Ok(row.and_then(|row| row.get(0)).unwrap_or(false))
 }
 
 /// The failure to report where a stream ends with [`UNKNOWN`] or [`SKIPPED`] though the catalogue has

@@ -24,4 +24,5 @@ mod harness;
 mod checked;
 mod cases;
 mod kafka_sink;
+mod setup;
 mod layering;

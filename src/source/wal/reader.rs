@@ -118,6 +118,10 @@ impl Reader {
     fn read(&mut self) -> Result<Order, Failure> {
         self.stream.set_read_timeout(TICK)?;
         loop {
+            // A session that was dropped as it was has no more orders to give.
+            if self.channels.order.has_changed().is_err() {
+                return Ok(Order::Abandon);
+            }
             let order = *self.channels.order.borrow();
             if order != Order::Read {
                 return Ok(order);
