@@ -25,4 +25,5 @@ mod checked;
 mod cases;
 mod kafka_sink;
 mod setup;
+mod start;
 mod layering;

@@ -14,6 +14,7 @@ mod proxy;
 mod http;
 mod settings;
 mod relay;
+mod refusal;
 
 pub(crate) use cluster::{Cluster, Sql};
 pub(crate) use database::{Database, Walsender};
@@ -22,6 +23,7 @@ pub(crate) use private_postgres::PrivatePostgres;
 pub(crate) use process::Process;
 pub(crate) use proxy::Proxy;
 pub(crate) use reader::{Reader, Record, first_texts};
+pub(crate) use refusal::{Refusal, typed};
 pub(crate) use relay::Relay;
 pub(crate) use services::{Server, kafka_brokers};
 pub(crate) use settings::Settings;
