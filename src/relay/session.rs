@@ -6,11 +6,11 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, error, info, warn};
 
-use super::broken::Broken;
 use super::held::{Held, HeldEvent};
 use super::outgoing::{Ended, Outgoing};
 use super::poison::{Poison, Verdict};
 use super::publisher::Publisher;
+use super::saboteur::Saboteur;
 use super::state::{State, combine};
 use super::supervisor::Stop;
 use crate::ack::Ledger;
@@ -94,17 +94,22 @@ pub(super) struct Session<'a> {
     /// A stop was asked for, and the transaction that was open then is whole.
     at_boundary: bool,
     source_halt: Option<Failure>,
+    /// Why the stream before this one broke; until this one has got further, it has not helped that
+    /// it was begun again.
+    broken: Option<Failure>,
     ended: Vec<Ended>,
-    broken: Broken,
+    saboteur: Saboteur,
 }
 
 impl<'a> Session<'a> {
-    /// `confirmed` is what the slot has confirmed already.
+    /// `confirmed` is what the slot has confirmed already, `broken` why the last stream broke where
+    /// this one may break for the same reason.
     pub(super) fn new(
         relay: &'a mut Relay,
         source: WalSource,
         guard: Guard,
         confirmed: Position,
+        broken: Option<Failure>,
     ) -> Self {
         let first = relay.next_delivery;
         let now = Instant::now();
@@ -124,8 +129,9 @@ impl<'a> Session<'a> {
             phase: Phase::Running,
             at_boundary: false,
             source_halt: None,
+            broken,
             ended: Vec::new(),
-            broken: Broken::default(),
+            saboteur: Saboteur::default(),
         }
     }
 
@@ -253,13 +259,17 @@ impl<'a> Session<'a> {
             }
             Change::Event(event) => self.take_event(event),
             Change::Commit(position) => {
+                self.broken = None;
                 self.ledger.commit(position);
                 if sabotage::active(Fault::ConfirmEarly) {
                     self.source.confirm(position);
                 }
                 self.at_boundary = !matches!(self.phase, Phase::Running);
             }
-            Change::Progress(position) => self.ledger.progress(position),
+            Change::Progress(position) => {
+                self.broken = None;
+                self.ledger.progress(position);
+            }
             Change::Halt(failure) => {
                 let hint = failure.way_out().unwrap_or("");
                 error!(%failure, hint, "halted: what comes next cannot be read");
@@ -272,7 +282,7 @@ impl<'a> Session<'a> {
         self.relay.metrics.events_received.inc();
         match self.relay.router.route(event, &self.transaction) {
             Routed::Deliver(event) if sabotage::IS_POSSIBLE => {
-                for event in self.broken.instead_of(event) {
+                for event in self.saboteur.instead_of(event) {
                     self.deliver(event);
                 }
             }
@@ -460,6 +470,7 @@ impl<'a> Session<'a> {
             stopping.then_some(State::Stopping),
             lost,
             self.source_halt.as_ref().map(halted),
+            self.broken.as_ref().map(halted),
             self.guard.coverage_lost().as_ref().map(halted),
             self.relay.poison.state(),
         ];

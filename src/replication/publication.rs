@@ -19,6 +19,14 @@ use crate::failure::Failure;
 use crate::lsn::Lsn;
 use crate::postgres::Session;
 
+/// SQLSTATE of the error with which a stream ends where the server, up to 17, cannot find the
+/// publication in the catalogue of that time (undefined_object).
+pub const UNKNOWN: &str = "42704";
+
+/// SQLSTATE of the warning that PostgreSQL gives in its place from 18 on, and skips the events
+/// (object_not_in_prerequisite_state).
+pub const SKIPPED: &str = "55000";
+
 const TEMPLATE: &str = include_str!("../../migrations/0003_publication.sql");
 
 const EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1::text::name)";
@@ -46,8 +54,8 @@ pub async fn exists(session: &Session, publication: &str) -> Result<bool, Failur
     Ok(session.query_one(&doing, EXISTS, &[&publication]).await?.get(0))
 }
 
-/// The failure to report where the server says that the publication does not exist (42704, from 18
-/// on a warning with 55000) though the catalogue has it: it was made after the slot's position.
+/// The failure to report where a stream ends with [`UNKNOWN`] or [`SKIPPED`] though the catalogue has
+/// the publication: it was made after the slot's position.
 pub fn made_after_slot(
     publication: &str,
     slot: &str,
