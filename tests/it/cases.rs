@@ -6,3 +6,4 @@ mod a03;
 mod a04;
 mod a06;
 mod a07;
+mod a29;

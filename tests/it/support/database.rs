@@ -108,6 +108,12 @@ impl Database {
                 .await;
     }
 
+    /// Gives the database's own connection up, where a server waits for that;
+    /// [`Database::reconnect`] makes a new one.
+    pub(crate) async fn disconnect(&self) {
+        self.sql.end().await;
+    }
+
     /// The cases' table and a publication of its inserts.
     pub(crate) async fn create_outbox(&self) {
         self.sql.run(OUTBOX).await;
