@@ -12,6 +12,7 @@
 
 pub mod liveness;
 pub mod state;
+mod broken;
 mod columns;
 mod held;
 mod outgoing;
@@ -22,4 +23,5 @@ mod sinks;
 pub mod supervisor;
 
 pub use columns::columns_needed;
+pub use sinks::{Trial, try_sinks};
 pub use supervisor::{Options, Stop, Supervisor};

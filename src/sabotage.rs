@@ -41,6 +41,9 @@ impl Fault {
     }
 }
 
+/// Whether this build can commit faults at all.
+pub const IS_POSSIBLE: bool = cfg!(feature = "sabotage");
+
 /// Whether `fault` is to be committed; never, without the feature `sabotage`.
 #[cfg(not(feature = "sabotage"))]
 pub const fn active(_fault: Fault) -> bool {

@@ -107,8 +107,6 @@ fn oldest_age(relay: &RelayStatus, now: Timestamp) -> Option<f64> {
     relay.oldest_unacknowledged.map(|commit| now.seconds_since(commit))
 }
 
-/// Commit times are the database's wall clock, so an age is told by the wall clock too.
-
 fn gauge(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -10,7 +10,7 @@ use super::{ConfigArgs, runtime};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::postgres::Settings;
-use crate::relay::columns_needed;
+use crate::relay::{Trial, columns_needed, try_sinks};
 use crate::replication::preflight::{Finding, Severity, preflight};
 use crate::replication::{Connection, Identity};
 
@@ -35,10 +35,27 @@ pub(super) struct CheckArgs {
 /// Checks everything and prints it.
 pub(super) fn run(arguments: CheckArgs) -> Result<ExitCode, Failure> {
     let config = arguments.config.load()?;
-    let findings = runtime()?.block_on(postgres(&config))?;
+    let findings = runtime()?.block_on(everything(&config))?;
     let is_fine = print(&findings, arguments.json, &mut io::stdout())
         .map_err(|error| Failure::definite("standard output cannot be written").cause(error))?;
     Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn everything(config: &Config) -> Result<Vec<Finding>, Failure> {
+    let mut findings = postgres(config).await?;
+    findings.extend(try_sinks(config).await?.into_iter().map(of_sink));
+    Ok(findings)
+}
+
+fn of_sink(Trial { sink, outcome }: Trial) -> Finding {
+    let subject = format!("sink `{sink}`");
+    match outcome {
+        Ok(known) if known.is_empty() => {
+            Finding::ok(subject, "connects; topics depend on the events")
+        }
+        Ok(known) => Finding::ok(subject, format!("connects; topics: {}", known.join(", "))),
+        Err(failure) => Finding::from_failure(subject, &failure),
+    }
 }
 
 /// What there is to say about PostgreSQL: the preflight of `run`, and a replication connection.

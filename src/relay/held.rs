@@ -26,6 +26,7 @@ struct Entry {
 
 /// One event, or what is left of one that cannot be sent.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every one is the large one")]
 pub(super) enum HeldEvent {
     /// To be sent until it is acknowledged.
     Sendable(RoutedEvent),

@@ -172,7 +172,7 @@ impl Outgoing {
             let hint = failure.way_out().unwrap_or("");
             match failure.class() {
                 Class::Transient => {
-                    warn!(sink = self.name, destination = name, %failure, "blocked")
+                    warn!(sink = self.name, destination = name, %failure, "blocked");
                 }
                 _ => error!(sink = self.name, destination = name, %failure, hint, "halted"),
             }

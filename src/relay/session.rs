@@ -3,9 +3,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, error, info, warn};
 
+use super::broken::Broken;
 use super::held::{Held, HeldEvent};
 use super::outgoing::{Ended, Outgoing};
 use super::poison::{Poison, Verdict};
@@ -94,6 +95,7 @@ pub(super) struct Session<'a> {
     at_boundary: bool,
     source_halt: Option<Failure>,
     ended: Vec<Ended>,
+    broken: Broken,
 }
 
 impl<'a> Session<'a> {
@@ -123,6 +125,7 @@ impl<'a> Session<'a> {
             at_boundary: false,
             source_halt: None,
             ended: Vec::new(),
+            broken: Broken::default(),
         }
     }
 
@@ -132,7 +135,6 @@ impl<'a> Session<'a> {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.publish();
         loop {
-            let deadline = self.deadline();
             let may_read = self.may_read();
             // In this order: what frees memory before what takes it.
             tokio::select! {
@@ -146,7 +148,6 @@ impl<'a> Session<'a> {
                 () = self.guard.server_stops(SHUTDOWN_GRACE), if self.is_connected() => {
                     self.let_go();
                 }
-                () = sleep_until(deadline) => return self.end().await,
                 _ = tick.tick() => {
                     self.publish();
                     if self.source.changes.is_closed() && self.source.changes.is_empty() {
@@ -160,16 +161,9 @@ impl<'a> Session<'a> {
                 return self.end().await;
             }
             if let Some(failure) = self.exit_reason() {
+                self.source.abandon().await;
                 return End::Halted(failure);
             }
-        }
-    }
-
-    fn deadline(&self) -> Instant {
-        match &self.phase {
-            // Never in this phase; the timer wants some instant.
-            Phase::Running => Instant::now() + Duration::from_secs(3600),
-            Phase::Draining { until, .. } => *until,
         }
     }
 
@@ -191,6 +185,8 @@ impl<'a> Session<'a> {
     fn is_done(&self) -> bool {
         match &self.phase {
             Phase::Running => false,
+            // The tick brings the loop here in time.
+            Phase::Draining { until, .. } if Instant::now() >= *until => true,
             Phase::Draining { why: Why::Stop, .. } => {
                 self.ledger.unsettled() == 0 && !self.ledger.in_transaction()
             }
@@ -269,6 +265,11 @@ impl<'a> Session<'a> {
     fn take_event(&mut self, event: OutboxEvent) {
         self.relay.metrics.events_received.inc();
         match self.relay.router.route(event, &self.transaction) {
+            Routed::Deliver(event) if sabotage::IS_POSSIBLE => {
+                for event in self.broken.instead_of(event) {
+                    self.deliver(event);
+                }
+            }
             Routed::Deliver(event) => self.deliver(event),
             Routed::Unmatched(_) => {
                 self.relay.metrics.events_dropped.inc();

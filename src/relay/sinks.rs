@@ -1,12 +1,17 @@
 //! Starts the configured sinks: the one place that knows them all.
 
+use std::time::Duration;
+
 use crate::config::{Config, KafkaConfig, SinkConfig, TemplatePart};
 use crate::failure::Failure;
-use crate::metrics::SinkMetrics;
+use crate::metrics::{Metrics, SinkMetrics};
 use crate::sink::kafka::{self, KafkaSink};
 use crate::sink::null::NullSink;
 use crate::sink::stdout::StdoutSink;
 use crate::sink::{Mailbox, Sink};
+
+/// There is nothing to wait for.
+const TRIAL_GRACE: Duration = Duration::from_secs(1);
 
 /// Starts the sink at `index` of the configuration.
 pub(super) async fn start(
@@ -28,6 +33,41 @@ pub(super) async fn start(
     };
     metrics.connected.set(1);
     sink.map_err(no_thread)
+}
+
+/// Starts every sink as `run` would, and stops it again: what each says of its broker and of the
+/// destinations that are known beforehand.
+///
+/// # Errors
+///
+/// Two sinks of one name.
+pub async fn try_sinks(config: &Config) -> Result<Vec<Trial>, Failure> {
+    let names = config.sinks.iter().map(|(name, _)| name.as_str());
+    let metrics = Metrics::new(&config.name, names).map_err(|error| {
+        Failure::configuration("two sinks cannot share their metrics").cause(error)
+    })?;
+    let mut trials = Vec::new();
+    for (index, (name, _)) in config.sinks.iter().enumerate() {
+        let Some(metrics) = metrics.sink(name) else { continue };
+        let outcome = match start(config, index, &Mailbox::default(), metrics).await {
+            Ok(sink) => {
+                sink.stop(TRIAL_GRACE).await;
+                Ok(literal_topics(config, index))
+            }
+            Err(failure) => Err(failure),
+        };
+        trials.push(Trial { sink: name.clone(), outcome });
+    }
+    Ok(trials)
+}
+
+/// How a sink's start went.
+#[derive(Debug)]
+pub struct Trial {
+    /// The sink's name.
+    pub sink: String,
+    /// The destinations that were looked up; the others are known only by their events.
+    pub outcome: Result<Vec<String>, Failure>,
 }
 
 async fn start_kafka(
@@ -53,7 +93,7 @@ async fn start_kafka(
 }
 
 /// Topics that are the same for every event of a route: they can be looked up before the first one.
-pub(super) fn literal_topics(config: &Config, sink: usize) -> Vec<String> {
+fn literal_topics(config: &Config, sink: usize) -> Vec<String> {
     let mut topics: Vec<String> = config
         .routes
         .iter()

@@ -70,7 +70,7 @@ impl Stop {
     /// Waits until it is asked for. Safe to drop and call again.
     pub async fn requested(&mut self) {
         if self.0.wait_for(|stop| *stop).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -23,6 +23,12 @@ const PAUSE: Duration = Duration::from_micros(100);
 /// A status update that cannot be written for this long has found a dead connection.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Shorter than any timer of tokio's, on a thread that has nothing else to do.
+#[expect(clippy::disallowed_methods, reason = "what is waited for is that bytes gather")]
+fn pause() {
+    thread::sleep(PAUSE);
+}
+
 #[derive(Debug)]
 enum Kind {
     Tcp(TcpStream),
@@ -63,7 +69,7 @@ impl Read for Socket {
             Kind::Unix(stream) => stream.read(buffer)?,
         };
         if self.gathering && read < SHORT_READ.min(buffer.len()) {
-            thread::sleep(PAUSE);
+            pause();
         }
         Ok(read)
     }

@@ -122,8 +122,8 @@ impl Reader {
     pub(super) fn run(mut self) -> Result<(), Failure> {
         self.stream.set_read_timeout(TICK)?;
         loop {
+            // A session that was dropped as it was has no more orders to give.
             if self.channels.order.has_changed().is_err() {
-                // Whoever could give an order has gone without one.
                 return Ok(());
             }
             let order = *self.channels.order.borrow();

@@ -97,6 +97,7 @@ async fn a29_shutdown_hang_while_the_broker_stands_still() {
         scene.everything_arrives(1 + BACKLOG).await;
         let all = scene.database.wal_end().await;
         scene.database.wait_confirmed(all, SHORT).await;
+        eprintln!("RELAYLOG {}", scene.relay.log());
     }
 }
 
