@@ -23,5 +23,6 @@ mod checker;
 mod harness;
 mod checked;
 mod cases;
+mod connection;
 mod kafka_sink;
 mod layering;

@@ -13,8 +13,10 @@ mod reader;
 mod proxy;
 mod http;
 mod settings;
+mod certificates;
 mod relay;
 
+pub(crate) use certificates::Certificates;
 pub(crate) use cluster::{Cluster, Sql};
 pub(crate) use database::{Database, Walsender};
 pub(crate) use private_kafka::{KafkaOptions, PrivateKafka};
