@@ -24,5 +24,6 @@ mod harness;
 mod checked;
 mod cases;
 mod connection;
+mod life;
 mod kafka_sink;
 mod layering;
