@@ -31,6 +31,7 @@ use crate::failure::Failure;
 use crate::lsn::Lsn;
 use crate::metrics::Metrics;
 use crate::postgres::Settings;
+use crate::replication::publication::Partition;
 use crate::replication::{Connection, Identity, Stream};
 use crate::window::Window;
 
@@ -53,6 +54,8 @@ pub struct WalConfig {
     pub publication: String,
     /// The outbox tables.
     pub tables: Vec<TableConfig>,
+    /// Their partitions.
+    pub partitions: Vec<Partition>,
     /// An event above this is not kept whole.
     pub max_event_size: usize,
     /// For our session; `None` leaves the server's.

@@ -71,39 +71,49 @@ async fn a_topic_is_created_while_its_first_events_are_sent() {
     relay.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn random_refusals_lose_and_reorder_nothing() {
-    let broker = Broker::shared();
-    for seed in 0..20 {
-        let topic = small_topic(&broker, 3).await;
-        let mut relay = Relay::start(&broker, &[]).await;
-        relay.policy = Policy::Drop;
-        let mut random = fastrand(seed);
-        let mut expected: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        for number in 0..200u64 {
-            let key = format!("key-{}", random() % 9);
-            let is_poison = random() % 40 == 0;
-            let mut value = format!("{number}|").into_bytes();
-            value.resize(if is_poison { TOO_LARGE } else { 20 + (random() % 200) as usize }, b'.');
-            if !is_poison {
-                expected.entry(key.clone()).or_default().push(number);
-            }
-            relay.push([event(&topic, &key, value)]);
-        }
-        relay.run_to_end().await;
-        let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        for (key, value) in broker.read_keyed(&topic) {
-            let text = String::from_utf8(value).expect("text");
-            let number = text.split('|').next().expect("number").parse().expect("number");
-            let seen = found.entry(key).or_default();
-            // A copy of an event that was written already is allowed; order is of first ones.
-            if !seen.contains(&number) {
-                seen.push(number);
-            }
-        }
-        assert_eq!(found, expected, "seed {seed}");
-        relay.stop().await;
+    let runs: Vec<_> = (0..20).map(|seed| tokio::spawn(random_refusals(seed))).collect();
+    for run in runs {
+        run.await.expect("a run");
     }
+}
+
+async fn random_refusals(seed: u64) {
+    let broker = Broker::shared();
+    let topic = small_topic(&broker, 3).await;
+    let mut relay = Relay::start(&broker, &[]).await;
+    relay.policy = Policy::Drop;
+    let mut random = generator(seed);
+    let mut expected: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for number in 0..200 {
+        let key = format!("key-{}", random() % 9);
+        let is_poison = random() % 40 == 0;
+        let mut value = format!("{number}|").into_bytes();
+        value.resize(if is_poison { TOO_LARGE } else { 20 + (random() % 200) as usize }, b'.');
+        if !is_poison {
+            expected.entry(key.clone()).or_default().push(number);
+        }
+        relay.push([event(&topic, &key, value)]);
+    }
+    relay.run_to_end().await;
+    assert_eq!(first_occurrences(broker.read_keyed(&topic)), expected, "seed {seed}");
+    relay.stop().await;
+}
+
+/// The numbers that values begin with, by key: a copy of an event that was written already is
+/// allowed, order is that of the first ones.
+fn first_occurrences(records: Vec<(String, Vec<u8>)>) -> BTreeMap<String, Vec<u64>> {
+    let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for (key, value) in records {
+        let text = String::from_utf8(value).expect("text");
+        let number = text.split('|').next().and_then(|number| number.parse().ok());
+        let (number, seen) = (number.expect("a number"), found.entry(key).or_default());
+        if !seen.contains(&number) {
+            seen.push(number);
+        }
+    }
+    found
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,7 +161,7 @@ async fn a04_too_few_replicas_are_named_and_nothing_is_lost() {
 }
 
 /// A small generator whose runs can be repeated.
-fn fastrand(seed: u64) -> impl FnMut() -> u64 {
+fn generator(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move || {
         state ^= state << 13;

@@ -26,4 +26,5 @@ mod cases;
 mod connection;
 mod life;
 mod kafka_sink;
+mod setup;
 mod layering;
