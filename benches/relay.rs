@@ -14,6 +14,8 @@
     unused_imports,
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
     clippy::print_stdout,
     clippy::cast_precision_loss,
     reason = "a benchmark prints, and ends where something unexpected happens"

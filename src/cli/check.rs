@@ -4,7 +4,6 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
-use postgres_protocol::escape::escape_identifier;
 
 use super::{ConfigArgs, runtime};
 use crate::config::Config;
@@ -65,7 +64,7 @@ async fn postgres(config: &Config) -> Result<Vec<Finding>, Failure> {
     let mut findings = preflight(config, &settings, &needed).await.findings;
     // Where the ordinary connection fails, this one only fails again.
     if findings.iter().all(|finding| finding.subject != "connection") {
-        findings.push(replication(&settings, identify(settings.clone()).await));
+        findings.push(replication(identify(settings).await));
     }
     Ok(findings)
 }
@@ -92,19 +91,12 @@ async fn identify(settings: Settings) -> Result<Identity, Failure> {
 }
 
 /// Privileges are found by trying: `rolreplication` is not the only way to have them.
-fn replication(settings: &Settings, identity: Result<Identity, Failure>) -> Finding {
+fn replication(identity: Result<Identity, Failure>) -> Finding {
     let subject = "replication connection";
     match identity {
         Ok(Identity { system_identifier, timeline, .. }) => {
             Finding::ok(subject, format!("system {system_identifier}, timeline {timeline}"))
         }
-        Err(failure) => {
-            let finding = Finding::from_failure(subject, &failure);
-            if failure.peer_code() == Some("42501") {
-                let role = escape_identifier(&settings.user);
-                return finding.fix(format!("`ALTER ROLE {role} REPLICATION`"));
-            }
-            finding
-        }
+        Err(failure) => Finding::from_failure(subject, &failure),
     }
 }

@@ -3,21 +3,21 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, error, info, warn};
 
-use super::broken::Broken;
 use super::held::{Held, HeldEvent};
 use super::outgoing::{Ended, Outgoing};
 use super::poison::{Poison, Verdict};
 use super::publisher::Publisher;
+use super::saboteur::Saboteur;
 use super::state::{State, combine};
 use super::supervisor::Stop;
 use crate::ack::Ledger;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
-use crate::outbox::{OutboxEvent, Role, Transaction};
-use crate::routing::{self, Routed, RoutedEvent, Router};
+use crate::outbox::{OutboxEvent, Transaction};
+use crate::routing::{self, Place, Routed, RoutedEvent, Router};
 use crate::sabotage::{self, Fault};
 use crate::sink::DeliveryId;
 use crate::source::wal::WalSource;
@@ -52,6 +52,9 @@ pub(super) struct Relay {
     /// The next session's first delivery: ids are never used twice, so that a late report of an
     /// earlier session is known for what it is.
     pub(super) next_delivery: u64,
+    /// Why a stream broke for good: until a later one has got further, it has not helped that it was
+    /// begun again.
+    pub(super) setback: Option<Failure>,
 }
 
 /// How a session ended.
@@ -95,7 +98,7 @@ pub(super) struct Session<'a> {
     at_boundary: bool,
     source_halt: Option<Failure>,
     ended: Vec<Ended>,
-    broken: Broken,
+    saboteur: Saboteur,
 }
 
 impl<'a> Session<'a> {
@@ -125,7 +128,7 @@ impl<'a> Session<'a> {
             at_boundary: false,
             source_halt: None,
             ended: Vec::new(),
-            broken: Broken::default(),
+            saboteur: Saboteur::default(),
         }
     }
 
@@ -135,7 +138,6 @@ impl<'a> Session<'a> {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.publish();
         loop {
-            let deadline = self.deadline();
             let may_read = self.may_read();
             // In this order: what frees memory before what takes it.
             tokio::select! {
@@ -149,7 +151,6 @@ impl<'a> Session<'a> {
                 () = self.guard.server_stops(SHUTDOWN_GRACE), if self.is_connected() => {
                     self.let_go();
                 }
-                () = sleep_until(deadline) => return self.end().await,
                 _ = tick.tick() => {
                     self.publish();
                     if self.source.changes.is_closed() && self.source.changes.is_empty() {
@@ -163,16 +164,9 @@ impl<'a> Session<'a> {
                 return self.end().await;
             }
             if let Some(failure) = self.exit_reason() {
+                self.source.abandon().await;
                 return End::Halted(failure);
             }
-        }
-    }
-
-    fn deadline(&self) -> Instant {
-        match &self.phase {
-            // Never in this phase; the timer wants some instant.
-            Phase::Running => Instant::now() + Duration::from_secs(3600),
-            Phase::Draining { until, .. } => *until,
         }
     }
 
@@ -181,7 +175,9 @@ impl<'a> Session<'a> {
         let wants = match &self.phase {
             Phase::Running => self.source_halt.is_none(),
             // The open transaction is read to its end: confirmed, it need not be sent twice.
-            Phase::Draining { why: Why::Stop, .. } => self.ledger.in_transaction(),
+            Phase::Draining { why: Why::Stop, .. } => {
+                self.ledger.in_transaction() && !self.relay.poison.halts()
+            }
             Phase::Draining { why: Why::Lost(_), .. } => false,
         };
         wants && has_room
@@ -194,6 +190,12 @@ impl<'a> Session<'a> {
     fn is_done(&self) -> bool {
         match &self.phase {
             Phase::Running => false,
+            // The tick brings the loop here in time.
+            Phase::Draining { until, .. } if Instant::now() >= *until => true,
+            // Behind an event that halts the relay nothing is confirmed, however long one waits.
+            Phase::Draining { why: Why::Stop, .. } if self.relay.poison.halts() => {
+                self.relay.outgoing.iter().all(Outgoing::stands_still)
+            }
             Phase::Draining { why: Why::Stop, .. } => {
                 self.ledger.unsettled() == 0 && !self.ledger.in_transaction()
             }
@@ -254,13 +256,17 @@ impl<'a> Session<'a> {
             }
             Change::Event(event) => self.take_event(event),
             Change::Commit(position) => {
+                self.relay.setback = None;
                 self.ledger.commit(position);
                 if sabotage::active(Fault::ConfirmEarly) {
                     self.source.confirm(position);
                 }
                 self.at_boundary = !matches!(self.phase, Phase::Running);
             }
-            Change::Progress(position) => self.ledger.progress(position),
+            Change::Progress(position) => {
+                self.relay.setback = None;
+                self.ledger.progress(position);
+            }
             Change::Halt(failure) => {
                 let hint = failure.way_out().unwrap_or("");
                 error!(%failure, hint, "halted: what comes next cannot be read");
@@ -273,7 +279,7 @@ impl<'a> Session<'a> {
         self.relay.metrics.events_received.inc();
         match self.relay.router.route(event, &self.transaction) {
             Routed::Deliver(event) if sabotage::IS_POSSIBLE => {
-                for event in self.broken.instead_of(event) {
+                for event in self.saboteur.instead_of(event) {
                     self.deliver(event);
                 }
             }
@@ -282,17 +288,14 @@ impl<'a> Session<'a> {
                 self.relay.metrics.events_dropped.inc();
                 self.settled_at_once();
             }
-            Routed::Poison(routing::Poison { id, reason, routed }) => {
-                self.take_poison(&id, reason, routed);
-            }
-            Routed::Fault(reason, event) => {
-                let id = event.role_text(Role::Id).unwrap_or_default();
-                self.take_poison(&id, reason, None);
-            }
+            Routed::Poison(poison) | Routed::Fault(poison) => self.take_poison(poison),
         }
     }
 
     fn deliver(&mut self, event: RoutedEvent) {
+        if self.relay.poison.bars(event.ordering_key) {
+            return self.bar(Place::Known(Box::new(event)));
+        }
         let id = DeliveryId(self.ledger.event(1));
         let sink = usize::from(event.sink.0);
         if let Some(outgoing) = self.relay.outgoing.get_mut(sink) {
@@ -301,22 +304,45 @@ impl<'a> Session<'a> {
         self.held.push(HeldEvent::Sendable(event), self.transaction.commit_time_micros);
     }
 
-    fn take_poison(&mut self, event: &str, reason: Failure, routed: Option<Box<RoutedEvent>>) {
-        let target = routed.as_ref().map_or("", |routed| routed.destination.name());
-        if self.relay.poison.judge(event, target, &reason) == Verdict::Skip {
+    fn take_poison(&mut self, poison: routing::Poison) {
+        let routing::Poison { id, reason, word, place } = poison;
+        let target = match &place {
+            Place::Known(event) => event.destination.name(),
+            Place::Unknown(_) => "",
+        };
+        if self.relay.poison.judge(&id, target, &reason) == Verdict::Skip {
             self.relay.metrics.events_skipped.inc();
             return self.settled_at_once();
         }
+        self.relay.poison.halt(DeliveryId(self.ledger.next()), &id, target, &reason);
+        match &place {
+            Place::Known(event) => {
+                if let Some(outgoing) = self.relay.outgoing.get(usize::from(event.sink.0)) {
+                    outgoing.metrics().failed(word);
+                }
+            }
+            Place::Unknown(ordering_key) => {
+                self.relay.metrics.failed_unrouted(word);
+                self.relay.poison.bar(*ordering_key);
+            }
+        }
+        self.bar(place);
+    }
+
+    /// Takes an event that is not sent in this session, and holds its lane from there on.
+    fn bar(&mut self, place: Place) {
         let id = DeliveryId(self.ledger.event(1));
-        self.relay.poison.halt(id, event, target, &reason);
-        if let Some(routed) = &routed
-            && let Some(outgoing) = self.relay.outgoing.get_mut(usize::from(routed.sink.0))
+        let event = match place {
+            Place::Known(event) => Some(event),
+            Place::Unknown(_) => None,
+        };
+        if let Some(event) = &event
+            && let Some(outgoing) = self.relay.outgoing.get_mut(usize::from(event.sink.0))
         {
-            outgoing.push(id, routed, Instant::now());
+            outgoing.push(id, event, Instant::now());
             outgoing.hold(id);
         }
-        let held = HeldEvent::Poison(routed);
-        self.held.push(held, self.transaction.commit_time_micros);
+        self.held.push(HeldEvent::Barred(event), self.transaction.commit_time_micros);
     }
 
     fn settled_at_once(&mut self) {
@@ -361,7 +387,7 @@ impl<'a> Session<'a> {
             Verdict::Halt => {
                 outgoing.hold(id);
                 self.relay.poison.halt(id, &event_id, &target, &reason);
-                self.held.poison(id);
+                self.held.bar(id);
             }
         }
     }
@@ -441,6 +467,7 @@ impl<'a> Session<'a> {
             stopping.then_some(State::Stopping),
             lost,
             self.source_halt.as_ref().map(halted),
+            self.relay.setback.as_ref().map(halted),
             self.guard.coverage_lost().as_ref().map(halted),
             self.relay.poison.state(),
         ];

@@ -25,7 +25,7 @@ use crate::lsn::Lsn;
 use crate::metrics::Metrics;
 use crate::postgres::{self, Settings};
 use crate::replication::marker::{self, Decision};
-use crate::replication::preflight::{Report, preflight};
+use crate::replication::preflight::{Finding, Report, preflight};
 use crate::replication::slot::{self, Holder};
 use crate::replication::{Identity, publication};
 use crate::routing::Router;
@@ -34,20 +34,18 @@ use crate::source::wal::guard::{Guard, GuardConfig};
 use crate::source::wal::{WalConfig, WalSource};
 use crate::window::Window;
 
-/// The first pause before another try.
-const BACKOFF_MIN: Duration = Duration::from_millis(250);
-/// The longest pause where the fault goes away by itself.
-const BACKOFF_MAX: Duration = Duration::from_secs(10);
-/// The longest pause while an operator is waited for.
-const HALTED_BACKOFF: Duration = Duration::from_secs(30);
-/// The longest pause while another holds the slot.
-const STANDBY_BACKOFF: Duration = Duration::from_secs(2);
+/// Pauses where the fault goes away by itself.
+const RETRY: Pauses =
+    Pauses { first: Duration::from_millis(250), longest: Duration::from_secs(10) };
+/// Pauses while an operator is waited for: with jitter, a second at least.
+const HALTED: Pauses = Pauses { first: Duration::from_secs(2), longest: Duration::from_secs(30) };
+/// Pauses while another holds the slot.
+const STANDBY: Pauses =
+    Pauses { first: Duration::from_millis(250), longest: Duration::from_secs(2) };
 /// A session of this length did not fail at once: the pauses begin anew.
 const STABLE: Duration = Duration::from_secs(10);
 /// For closing the sinks' connections.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
-/// SQLSTATE where the publication is not known at a position in the WAL.
-const UNDEFINED_OBJECT: &str = "42704";
 /// SQLSTATE of a slot that somebody else holds.
 const SLOT_ACTIVE: &str = "55006";
 
@@ -150,6 +148,7 @@ impl Supervisor {
             grace_period: config.grace_period,
             exit_on_halt: config.on_halt == OnHalt::Exit,
             next_delivery: 0,
+            setback: None,
         };
         let mut sessions = Sessions { config, settings, relay, resume: None, has_streamed: false };
         let outcome = sessions.run(stop).await;
@@ -180,12 +179,13 @@ impl Supervisor {
                 return Err(failure);
             }
             warn!(%failure, "cannot start yet");
-            backoff.pause(BACKOFF_MAX, stop).await;
+            backoff.pause(RETRY, stop).await;
         }
     }
 
     async fn try_start_sinks(&self, bell: &Arc<Notify>) -> Result<Vec<Outgoing>, Failure> {
-        checked(&self.config, &self.settings).await?;
+        let report = checked(&self.config, &self.settings).await?;
+        report.warnings().for_each(warn_of);
         let mut outgoing = Vec::new();
         for (index, (name, _)) in self.config.sinks.iter().enumerate() {
             let mailbox = outgoing::mailbox(bell);
@@ -205,6 +205,11 @@ async fn checked(config: &Config, settings: &Settings) -> Result<Report, Failure
         Some(failure) => Err(failure),
         None => Ok(report),
     }
+}
+
+fn warn_of(finding: &Finding) {
+    let Finding { subject, message, fix, .. } = finding;
+    warn!(fix = fix.as_deref().unwrap_or(""), "{subject}: {message}");
 }
 
 /// The sessions of one relay, one after the other.
@@ -246,7 +251,7 @@ impl Sessions {
                 () = stop.requested() => return Ok(()),
                 started = self.start() => started,
             };
-            let longest = match started {
+            let pauses = match started {
                 Ok(started) => {
                     self.has_streamed = true;
                     let identity = started.source.identity.clone();
@@ -263,7 +268,10 @@ impl Sessions {
                             }
                             self.relay.metrics.reconnects.with_label_values(&["source"]).inc();
                             self.relay.publisher.update(|status| status.reconnects += 1);
-                            let failure = self.explain(failure, position);
+                            let failure = self.explain(failure, position).await;
+                            if failure.class() != Class::Transient {
+                                self.relay.setback = Some(failure.clone());
+                            }
                             self.failed(failure)?
                         }
                     }
@@ -271,7 +279,7 @@ impl Sessions {
                 Err(NotStarted::Held(holder)) => self.stand_by(holder),
                 Err(NotStarted::Failed(failure)) => self.failed(failure)?,
             };
-            backoff.pause(longest, &mut stop).await;
+            backoff.pause(pauses, &mut stop).await;
         }
     }
 
@@ -281,7 +289,7 @@ impl Sessions {
         let name = format!("pgoutbox:{}", config.name);
         let session = postgres::connect(&self.settings, &format!("{name} guard")).await?;
         let source = WalSource::start(
-            self.wal_config(name.clone()),
+            self.wal_config(name.clone(), &report),
             self.resume.clone(),
             self.relay.window.clone(),
             Arc::clone(&self.relay.metrics),
@@ -303,6 +311,7 @@ impl Sessions {
             publication: config.source.publication.clone(),
             tables: self.tables(&report),
             interval: config.source.monitor_interval,
+            wal_sender_timeout: config.source.wal_sender_timeout,
         };
         let guard = Guard::start(guard_config, session, Arc::clone(&source.coverage));
         Ok(Started { source, guard, confirmed: Position(confirmed.unwrap_or_default()) })
@@ -331,7 +340,7 @@ impl Sessions {
         marker::write(session, slot, &server, position, origin).await
     }
 
-    fn wal_config(&self, application_name: String) -> WalConfig {
+    fn wal_config(&self, application_name: String, report: &Report) -> WalConfig {
         let source = &self.config.source;
         WalConfig {
             settings: self.settings.clone(),
@@ -339,6 +348,7 @@ impl Sessions {
             slot: source.slot.clone(),
             publication: source.publication.clone(),
             tables: source.tables.clone(),
+            partitions: report.coverage.as_ref().map_or(Vec::new(), |it| it.partitions.clone()),
             max_event_size: source.max_event_size,
             wal_sender_timeout: source.wal_sender_timeout,
         }
@@ -351,7 +361,7 @@ impl Sessions {
 
     /// Somebody else holds the slot: ready where it is another relay of this name, which would be
     /// followed at once.
-    fn stand_by(&self, holder: Option<Holder>) -> Duration {
+    fn stand_by(&self, holder: Option<Holder>) -> Pauses {
         let slot = self.config.source.slot.as_deref().unwrap_or_default();
         let text = holder.as_ref().map_or_else(
             || "somebody who has just let go".to_owned(),
@@ -369,16 +379,18 @@ impl Sessions {
         } else {
             State::Blocked { reason: format!("slot `{slot}` is held by {text}") }
         });
-        STANDBY_BACKOFF
+        STANDBY
     }
 
-    /// There is no source: an error before the first stream, a state afterwards. Gives the longest
-    /// pause before the next try.
-    fn failed(&self, failure: Failure) -> Result<Duration, Failure> {
+    /// There is no source: an error before the first stream, a state afterwards. Gives the pauses
+    /// before the next try.
+    fn failed(&self, failure: Failure) -> Result<Pauses, Failure> {
         if failure.class() == Class::Transient {
             warn!(%failure, "no source yet; trying again");
-            self.relay.publisher.state(State::Starting);
-            return Ok(BACKOFF_MAX);
+            if self.relay.setback.is_none() {
+                self.relay.publisher.state(State::Starting);
+            }
+            return Ok(RETRY);
         }
         if !self.has_streamed || self.relay.exit_on_halt {
             return Err(failure);
@@ -386,19 +398,33 @@ impl Sessions {
         let hint = failure.way_out().map(str::to_owned);
         error!(%failure, hint = hint.as_deref().unwrap_or(""), "halted");
         self.relay.publisher.state(State::Halted { reason: failure.to_string(), hint });
-        Ok(HALTED_BACKOFF)
+        Ok(HALTED)
     }
 
-    /// What the end of a stream means, where the server's own words say less than is known here.
-    fn explain(&self, failure: Failure, position: Position) -> Failure {
+    /// What the end of a stream means, where the server's own words say less than the catalogue.
+    async fn explain(&self, failure: Failure, position: Position) -> Failure {
         let source = &self.config.source;
-        if failure.peer_code() != Some(UNDEFINED_OBJECT) {
+        let (Some(slot), Some(publication::UNKNOWN | publication::SKIPPED)) =
+            (&source.slot, failure.peer_code())
+        else {
             return failure;
+        };
+        match checked(&self.config, &self.settings).await {
+            // The publication is gone, for one.
+            Err(found) => found,
+            Ok(_) => {
+                publication::made_after_slot(&source.publication, slot, position.0, &source.tables)
+                    .cause(failure)
+            }
         }
-        let slot = source.slot.as_deref().unwrap_or_default();
-        publication::made_after_slot(&source.publication, slot, position.0, &source.tables)
-            .cause(failure)
     }
+}
+
+/// How long pauses are.
+#[derive(Clone, Copy, Debug)]
+struct Pauses {
+    first: Duration,
+    longest: Duration,
 }
 
 /// Pauses that grow, with jitter.
@@ -408,9 +434,9 @@ struct Backoff {
 }
 
 impl Backoff {
-    /// Waits for up to `longest`, or until a stop is asked for.
-    async fn pause(&mut self, longest: Duration, stop: &mut Stop) {
-        let pause = BACKOFF_MIN.saturating_mul(1 << self.tries.min(16)).min(longest);
+    /// Waits for as long as it is time for, or until a stop is asked for.
+    async fn pause(&mut self, pauses: Pauses, stop: &mut Stop) {
+        let pause = pauses.first.saturating_mul(1 << self.tries.min(16)).min(pauses.longest);
         self.tries += 1;
         // Relays that lost one server must not all come back at one moment.
         let pause = pause.mul_f64(rand::rng().random_range(0.5..1.0));

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fallible_iterator::FallibleIterator;
+use postgres_protocol::escape::escape_identifier;
 use postgres_protocol::message::backend::{ErrorFields, Header, Message};
 use postgres_protocol::message::frontend;
 use tokio::time::Instant;
@@ -25,6 +26,12 @@ use crate::postgres::{self, Settings};
 const MAX_ANSWER: usize = 1024 * 1024;
 /// PostgreSQL's CopyBothResponse, which `postgres-protocol` does not know.
 const COPY_BOTH_RESPONSE: u8 = b'W';
+/// From PostgreSQL 17 on: decoding a large transaction is a transaction of the walsender's own, and
+/// takes as long as the broker does. At start-up an older server would refuse the unknown name.
+const PIN_WHERE_KNOWN: &str = "SELECT pg_catalog.set_config(name, '0', false) \
+     FROM pg_catalog.pg_settings WHERE name = 'transaction_timeout'";
+/// SQLSTATE with which a role that may not replicate is refused.
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 /// A connection that is logged in and has said nothing else yet.
 #[derive(Debug)]
@@ -80,7 +87,10 @@ impl Connection {
             timeout: settings.connect_timeout,
             server_encoding: None,
         };
-        connection.log_in(settings, application_name, wal_sender_timeout)?;
+        connection
+            .log_in(settings, application_name, wal_sender_timeout)
+            .map_err(|failure| may_not_replicate(failure, &settings.user))?;
+        connection.query("pin settings", PIN_WHERE_KNOWN)?;
         // There the server would refuse to convert, and so to send, a byte that is not UTF-8.
         if connection.server_encoding.as_deref() == Some("SQL_ASCII") {
             connection.query("set client_encoding", "SET client_encoding = 'SQL_ASCII'")?;
@@ -227,6 +237,14 @@ impl Connection {
             Err(error) => Err(lost(doing, error)),
         }
     }
+}
+
+/// What a role without REPLICATION is told; clouds have roles of their own that have it too.
+fn may_not_replicate(failure: Failure, role: &str) -> Failure {
+    if failure.peer_code() != Some(INSUFFICIENT_PRIVILEGE) {
+        return failure;
+    }
+    failure.hint(format!("`ALTER ROLE {} REPLICATION`", escape_identifier(role)))
 }
 
 /// Whether a read ended since nothing came in time.

@@ -51,6 +51,11 @@ impl Report {
             .find(|finding| finding.severity == Severity::Error)
             .map(Finding::failure)
     }
+
+    /// What `run` starts with all the same.
+    pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.severity == Severity::Warning)
+    }
 }
 
 /// What every question may use.

@@ -19,18 +19,17 @@ use crate::failure::Failure;
 use crate::lsn::Lsn;
 use crate::postgres::Session;
 
+/// SQLSTATE of the error with which a stream ends where the server, up to 17, cannot find the
+/// publication in the catalogue of that time (undefined_object).
+pub const UNKNOWN: &str = "42704";
+
+/// SQLSTATE of the warning that PostgreSQL gives in its place from 18 on, and skips the events
+/// (object_not_in_prerequisite_state).
+pub const SKIPPED: &str = "55000";
+
 const TEMPLATE: &str = include_str!("../../migrations/0003_publication.sql");
 
 const EXISTS: &str = "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1::text::name)";
-
-// A row that a transaction older than the slot's horizon wrote was surely there when the slot began.
-// The other way round it may be a change that does no harm, so this is a suspicion, not a proof.
-const YOUNGER_THAN_SLOT: &str = "\
-SELECT age(publication.xmin) <= age(slot.catalog_xmin)
-FROM pg_publication AS publication, pg_replication_slots AS slot
-WHERE publication.pubname = $1::text::name
-  AND slot.slot_name = $2::text::name
-  AND slot.catalog_xmin IS NOT NULL";
 
 /// The statement that makes `publication` for `tables`.
 pub fn create_sql(publication: &str, tables: &[TableConfig]) -> String {
@@ -55,24 +54,8 @@ pub async fn exists(session: &Session, publication: &str) -> Result<bool, Failur
     Ok(session.query_one(&doing, EXISTS, &[&publication]).await?.get(0))
 }
 
-/// Whether the publication was made or changed so late that the slot, when it read the events that
-/// it has not confirmed yet, may not have known it.
-///
-/// # Errors
-///
-/// Where the server cannot be asked.
-pub async fn is_younger_than_slot(
-    session: &Session,
-    publication: &str,
-    slot: &str,
-) -> Result<bool, Failure> {
-    let doing = format!("comparing publication `{publication}` with slot `{slot}`");
-    let row = session.query_opt(&doing, YOUNGER_THAN_SLOT, &[&publication, &slot]).await?;
-    Ok(row.and_then(|row| row.get(0)).unwrap_or(false))
-}
-
-/// The failure to report where the server says that the publication does not exist (42704, from 18
-/// on a warning with 55000) though the catalogue has it: it was made after the slot's position.
+/// The failure to report where a stream ends with [`UNKNOWN`] or [`SKIPPED`] though the catalogue has
+/// the publication: it was made after the slot's position.
 pub fn made_after_slot(
     publication: &str,
     slot: &str,

@@ -71,39 +71,49 @@ async fn a_topic_is_created_while_its_first_events_are_sent() {
     relay.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn random_refusals_lose_and_reorder_nothing() {
-    let broker = Broker::shared();
-    for seed in 0..20 {
-        let topic = small_topic(&broker, 3).await;
-        let mut relay = Relay::start(&broker, &[]).await;
-        relay.policy = Policy::Drop;
-        let mut random = fastrand(seed);
-        let mut expected: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        for number in 0..200u64 {
-            let key = format!("key-{}", random() % 9);
-            let is_poison = random() % 40 == 0;
-            let mut value = format!("{number}|").into_bytes();
-            value.resize(if is_poison { TOO_LARGE } else { 20 + (random() % 200) as usize }, b'.');
-            if !is_poison {
-                expected.entry(key.clone()).or_default().push(number);
-            }
-            relay.push([event(&topic, &key, value)]);
-        }
-        relay.run_to_end().await;
-        let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        for (key, value) in broker.read_keyed(&topic) {
-            let text = String::from_utf8(value).expect("text");
-            let number = text.split('|').next().expect("number").parse().expect("number");
-            let seen = found.entry(key).or_default();
-            // A copy of an event that was written already is allowed; order is of first ones.
-            if !seen.contains(&number) {
-                seen.push(number);
-            }
-        }
-        assert_eq!(found, expected, "seed {seed}");
-        relay.stop().await;
+    let runs: Vec<_> = (0..20).map(|seed| tokio::spawn(random_refusals(seed))).collect();
+    for run in runs {
+        run.await.expect("a run");
     }
+}
+
+async fn random_refusals(seed: u64) {
+    let broker = Broker::shared();
+    let topic = small_topic(&broker, 3).await;
+    let mut relay = Relay::start(&broker, &[]).await;
+    relay.policy = Policy::Drop;
+    let mut random = generator(seed);
+    let mut expected: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for number in 0..200 {
+        let key = format!("key-{}", random() % 9);
+        let is_poison = random().is_multiple_of(40);
+        let mut value = format!("{number}|").into_bytes();
+        value.resize(if is_poison { TOO_LARGE } else { 20 + (random() % 200) as usize }, b'.');
+        if !is_poison {
+            expected.entry(key.clone()).or_default().push(number);
+        }
+        relay.push([event(&topic, &key, value)]);
+    }
+    relay.run_to_end().await;
+    assert_eq!(first_occurrences(broker.read_keyed(&topic)), expected, "seed {seed}");
+    relay.stop().await;
+}
+
+/// The numbers that values begin with, by key: a copy of an event that was written already is
+/// allowed, order is that of the first ones.
+fn first_occurrences(records: Vec<(String, Vec<u8>)>) -> BTreeMap<String, Vec<u64>> {
+    let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for (key, value) in records {
+        let text = String::from_utf8(value).expect("text");
+        let number = text.split('|').next().and_then(|number| number.parse().ok());
+        let (number, seen) = (number.expect("a number"), found.entry(key).or_default());
+        if !seen.contains(&number) {
+            seen.push(number);
+        }
+    }
+    found
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,29 +139,94 @@ async fn a14_a_missing_topic_blocks_itself_only_and_flows_once_it_exists() {
     assert_eq!(relay.blocked(&invoice).as_deref(), Some("UNKNOWN_TOPIC_OR_PART"));
     broker.create_named(&invoice, 1, &[]).await;
     relay.run_to_end().await;
-    let values: Vec<u8> = broker.read(&invoice).into_iter().map(|(_, value)| value[0]).collect();
-    assert_eq!(values, Vec::from_iter(0..10));
+    assert_eq!(first_bytes(&broker, &invoice), Vec::from_iter(0..10));
     assert!(relay.blocked(&invoice).is_none(), "unblocked");
     relay.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a04_too_few_replicas_are_named_and_nothing_is_lost() {
-    let broker = Broker::private(&["default.replication.factor=1"]).await;
-    let topic = broker.create(1, &[]).await;
-    let mut relay = Relay::start(&broker, &[&topic]).await;
-    broker.stop_process();
-    relay.push((0..20u8).map(|number| event(&topic, "k", vec![number])));
-    relay.run_until(Relay::any_blocked).await;
-    broker.start_process().await;
+async fn a14_a_topic_that_may_not_be_written_flows_after_the_grant() {
+    let broker = Broker::private(&[]).await;
+    let (invoice, order) = (broker.create(1, &[]).await, broker.create(1, &[]).await);
+    broker.grant("Describe", &invoice);
+    broker.grant("Write", &order);
+    let mut relay = Relay::with(&broker.login("secret"), &[]).await.expect("the sink starts");
+    for number in 0..10u8 {
+        relay.push([event(&invoice, "k", vec![number]), event(&order, "k", vec![number])]);
+    }
+    relay.run_until(|relay| relay.blocked(&invoice).is_some()).await;
+    assert_eq!(relay.blocked(&invoice).as_deref(), Some("TOPIC_AUTHORIZATION_FAILED"));
+    assert!(broker.read(&invoice).is_empty());
+    broker.grant("Write", &invoice);
     relay.run_to_end().await;
-    let values: Vec<u8> = broker.read(&topic).into_iter().map(|(_, value)| value[0]).collect();
-    assert_eq!(values, Vec::from_iter(0..20));
+    assert_eq!(first_bytes(&broker, &invoice), Vec::from_iter(0..10));
+    assert_eq!(first_bytes(&broker, &order), Vec::from_iter(0..10));
+    relay.run_until(|relay| !relay.any_blocked()).await;
     relay.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_password_stops_the_start() {
+    let broker = Broker::private(&[]).await;
+    let failure = Relay::with(&broker.login("wrong"), &[]).await.err().expect("must fail");
+    assert_eq!(failure.class(), Class::Fixable);
+    assert_eq!(failure.peer_code(), Some("_AUTHENTICATION"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a04_too_few_replicas_are_named_and_nothing_is_lost() {
+    let broker = Broker::cluster(2, &[]).await;
+    let topic = broker.create(1, &[("min.insync.replicas", "2")]).await;
+    let mut relay = Relay::start(&broker, &[&topic]).await;
+    broker.stop_process(1);
+    relay.push((0..20u8).map(|number| event(&topic, "k", vec![number])));
+    relay.run_until(|relay| relay.blocked(&topic).is_some()).await;
+    assert_eq!(relay.blocked(&topic).as_deref(), Some("NOT_ENOUGH_REPLICAS"));
+    broker.start_process(1).await;
+    relay.run_to_end().await;
+    assert_eq!(first_bytes(&broker, &topic), Vec::from_iter(0..20));
+    relay.run_until(|relay| !relay.any_blocked()).await;
+    relay.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_is_away_is_told_and_waited_for() {
+    let broker = Broker::private(&[]).await;
+    let topic = broker.create(1, &[]).await;
+    let mut relay = Relay::start(&broker, &[&topic]).await;
+    broker.stop_process(0);
+    relay.push((0..20u8).map(|number| event(&topic, "k", vec![number])));
+    relay.run_until(Relay::any_blocked).await;
+    broker.start_process(0).await;
+    relay.run_to_end().await;
+    assert_eq!(first_bytes(&broker, &topic), Vec::from_iter(0..20));
+    relay.run_until(|relay| !relay.any_blocked()).await;
+    relay.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_deleted_under_way_is_told_and_flows_again() {
+    let broker = Broker::private(&["auto.create.topics.enable=false"]).await;
+    let topic = broker.create(1, &[]).await;
+    let mut relay = Relay::start(&broker, &[&topic]).await;
+    relay.push([event(&topic, "k", vec![0])]);
+    relay.run_to_end().await;
+    broker.delete(&topic).await;
+    relay.push((1..20u8).map(|number| event(&topic, "k", vec![number])));
+    relay.run_until(|relay| relay.blocked(&topic).is_some()).await;
+    broker.create_named(&topic, 1, &[]).await;
+    relay.run_to_end().await;
+    assert_eq!(first_bytes(&broker, &topic), Vec::from_iter(1..20));
+    relay.stop().await;
+}
+
+/// The first byte of every value, in order.
+fn first_bytes(broker: &Broker, topic: &Topic) -> Vec<u8> {
+    broker.read(topic).into_iter().map(|(_, value)| value[0]).collect()
+}
+
 /// A small generator whose runs can be repeated.
-fn fastrand(seed: u64) -> impl FnMut() -> u64 {
+fn generator(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move || {
         state ^= state << 13;

@@ -4,14 +4,14 @@ use std::io::Write;
 
 use super::script::table_sql;
 use super::{Options, grant, say};
-use crate::config::{Config, TableConfig};
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::postgres::{self, Session, Settings};
 use crate::relay::columns_needed;
 use crate::replication::marker::{self, Decision, Origin};
 use crate::replication::preflight::{self, Severity};
 use crate::replication::publication::{self, Coverage, GapKind};
-use crate::replication::quote::qualified;
+use crate::replication::quote::TableName;
 use crate::replication::slot;
 
 const APPLICATION_NAME: &str = "pgoutbox init";
@@ -83,8 +83,8 @@ impl Init<'_> {
 
     async fn tables(&self, out: &mut dyn Write) -> Result<(), Failure> {
         for table in &self.config.source.tables {
-            let name = qualified(table);
-            if self.table_exists(table).await? {
+            let name = TableName::from(table);
+            if self.table_exists(&name).await? {
                 say(out, "exists", &format!("table {name}"))?;
                 continue;
             }
@@ -99,11 +99,10 @@ impl Init<'_> {
         Ok(())
     }
 
-    async fn table_exists(&self, table: &TableConfig) -> Result<bool, Failure> {
+    async fn table_exists(&self, name: &TableName) -> Result<bool, Failure> {
         let sql = "SELECT to_regclass($1) IS NOT NULL";
-        let name = qualified(table);
-        let row = self.session.query_one(&format!("looking for `{name}`"), sql, &[&name]).await?;
-        Ok(row.get(0))
+        let doing = format!("looking for table `{name}`");
+        Ok(self.session.query_one(&doing, sql, &[&name.sql()]).await?.get(0))
     }
 
     async fn publication(&self, out: &mut dyn Write) -> Result<(), Failure> {
@@ -140,11 +139,15 @@ impl Init<'_> {
         let name = &self.config.source.publication;
         let mut added = false;
         for table in &self.config.source.tables {
-            let missing = GapKind::NotPublished { table: qualified(table) };
+            let missing = GapKind::NotPublished { table: table.into() };
             if coverage.gaps.iter().any(|gap| gap.kind == missing) {
                 let sql = publication::add_table_sql(name, table);
                 self.session.batch(&format!("adding to publication `{name}`"), &sql).await?;
-                say(out, "added", &format!("table {} to publication {name}", qualified(table)))?;
+                say(
+                    out,
+                    "added",
+                    &format!("table {} to publication {name}", TableName::from(table)),
+                )?;
                 added = true;
             }
         }

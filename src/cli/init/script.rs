@@ -11,8 +11,8 @@ use crate::replication::quote::{literal, qualified};
 
 const OUTBOX: &str = include_str!("../../../migrations/0001_outbox.sql");
 
-/// Makes the slot and its marker, in one transaction; not for a slot that was lost. Literals stand for
-/// `slot_name`.
+/// Makes the slot and its marker; not before the publication, and not in place of a slot that was
+/// lost. What may fail comes first: the slot stays, whatever becomes of its transaction.
 const SLOT: &str = "\
 -- The slot, unless it exists. This waits for transactions that are open now; FAILOVER from 17 on.
 DO $pgoutbox$
@@ -20,6 +20,9 @@ DECLARE
     existed  boolean := EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $slot$);
     began_at timestamptz := clock_timestamp();
 BEGIN
+    IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = $publication$) THEN
+        RAISE EXCEPTION 'publication % does not exist; see the errors above', $publication$;
+    END IF;
     IF NOT existed AND EXISTS (SELECT FROM pgoutbox.relay WHERE slot = $slot$) THEN
         RAISE EXCEPTION 'slot % is gone; run `pgoutbox check` for the recovery', $slot$;
     END IF;
@@ -75,7 +78,7 @@ pub(super) fn script(config: &Config, settings: &Settings, options: &Options) ->
     }
     script.push_str("\nCOMMIT;\n");
     if let Some(slot) = &source.slot {
-        script.push_str(&slot_sql(slot, options));
+        script.push_str(&slot_sql(slot, &source.publication, options));
     }
     script
 }
@@ -94,7 +97,9 @@ fn publication_sql(name: &str, tables: &[TableConfig]) -> String {
     )
 }
 
-fn slot_sql(name: &str, options: &Options) -> String {
+fn slot_sql(name: &str, publication: &str, options: &Options) -> String {
     let seconds = options.timeout.as_secs();
-    format!("\nSET lock_timeout = '{seconds}s';\n{}", SLOT.replace("$slot$", &literal(name)))
+    let sql =
+        SLOT.replace("$slot$", &literal(name)).replace("$publication$", &literal(publication));
+    format!("\nSET lock_timeout = '{seconds}s';\n{sql}")
 }

@@ -52,13 +52,17 @@ fn other_system(name: &str, tables: &[TableConfig], marker: &Marker, server: &Se
 
 fn slot_gone(name: &str, tables: &[TableConfig], marker: &Marker, server: &Server) -> Failure {
     let made = match &marker.created_at {
-        Some(time) => format!("made on {time} at {}", marker.created_lsn),
-        None => format!("adopted at {}", marker.created_lsn),
+        Some(time) => format!("made at {time}, position {},", marker.created_lsn),
+        None => format!("adopted at position {}", marker.created_lsn),
+    };
+    let timeline = match marker.timeline == server.timeline {
+        true => String::new(),
+        false => format!(", and this is timeline {} now", server.timeline),
     };
     Failure::definite(format!(
-        "slot `{name}` is gone: it was {made} in system {}, timeline {} (now {}); what was \
+        "slot `{name}` is gone: it was {made} on timeline {} of system {}{timeline}; what was \
          committed since it was last confirmed may not have been delivered",
-        marker.system_identifier, marker.timeline, server.timeline
+        marker.timeline, marker.system_identifier
     ))
     .hint(recovery(name, tables, marker.created_at.as_deref(), false))
 }
@@ -123,7 +127,8 @@ mod tests {
         let failure = stops(decided(Some(&marker()), false, &server("71", 4)));
         assert_eq!(failure.class(), Class::Definite);
         let message = failure.to_string();
-        for part in ["`orders`", "16/28", "2026-11-29 10:00:00+00", "timeline 3 (now 4)"] {
+        for part in ["`orders`", "16/28", "2026-11-29 10:00:00+00", "timeline 3", "timeline 4 now"]
+        {
             assert!(message.contains(part), "{message}");
         }
         let hint = failure.way_out().unwrap();

@@ -50,12 +50,16 @@ impl Finding {
         Self::new(Severity::Error, subject, message)
     }
 
-    /// A failure, with its hint as the fix.
+    /// A failure, with its hint as the fix; where its message begins with the subject, that is not
+    /// said twice.
     pub fn from_failure(subject: impl Into<String>, failure: &Failure) -> Self {
+        let (subject, message) = (subject.into(), failure.to_string());
+        let rest = message.strip_prefix(&*subject).map(|rest| rest.trim_start_matches([' ', ':']));
+        let message = rest.unwrap_or(&message).to_owned();
         Self {
             fix: failure.way_out().map(str::to_owned),
             class: failure.class(),
-            ..Self::error(subject, failure.to_string())
+            ..Self::error(subject, message)
         }
     }
 
@@ -117,6 +121,15 @@ impl fmt::Display for Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_that_names_the_subject_does_not_name_it_twice() {
+        let failure = Failure::definite("slot `orders` is gone").hint("begin afresh");
+        let finding = Finding::from_failure("slot `orders`", &failure);
+        assert_eq!(finding.message, "is gone");
+        assert_eq!(finding.failure().to_string(), "slot `orders`: is gone");
+        assert_eq!(finding.failure().class(), Class::Definite);
+    }
 
     #[test]
     fn a_line_begins_with_how_bad_it_is() {

@@ -8,7 +8,6 @@ use crate::failure::Failure;
 use crate::lsn::Lsn;
 use crate::postgres::Settings;
 use crate::replication::marker::{self, Decision, Marker, Origin, recovery};
-use crate::replication::publication;
 use crate::replication::quote::literal;
 use crate::replication::slot::{self, PLUGIN, SlotInfo};
 
@@ -40,9 +39,6 @@ pub(super) async fn ask(
             findings.extend(adopted(name, &decision));
         }
         (_, None) => {}
-    }
-    if found.is_some() {
-        findings.extend(publication_is_younger(context, name).await?);
     }
     Ok((found, Some(decision)))
 }
@@ -151,23 +147,6 @@ fn lost(name: &str, slot: &SlotInfo) -> Failure {
          committed after that may not have been delivered",
         slot.wal_status.as_deref().unwrap_or("unknown")
     ))
-}
-
-async fn publication_is_younger(
-    context: &Context<'_>,
-    slot: &str,
-) -> Result<Option<Finding>, Failure> {
-    let publication = &context.config.source.publication;
-    let younger = publication::is_younger_than_slot(context.session, publication, slot).await?;
-    Ok(younger.then(|| {
-        Finding::warning(
-            format!("publication `{publication}`"),
-            format!(
-                "was made or changed about when slot `{slot}` was at its position, or later; `run` \
-                 stops if the slot has events from before"
-            ),
-        )
-    }))
 }
 
 #[cfg(test)]

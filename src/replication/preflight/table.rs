@@ -7,7 +7,7 @@ use crate::config::{SourceConfig, TableConfig};
 use crate::failure::Failure;
 use crate::postgres::Session;
 use crate::replication::publication::{self, Coverage, Gap, GapKind, Wanted};
-use crate::replication::quote::qualified;
+use crate::replication::quote::{TableName, qualified};
 
 const COLUMNS: &str = "\
 SELECT attribute.attname::text
@@ -81,7 +81,7 @@ async fn needed(
     table: &TableConfig,
     columns_needed: &ColumnsNeeded<'_>,
 ) -> Result<Result<Vec<String>, Failure>, Failure> {
-    let doing = format!("reading the columns of `{}`", qualified(table));
+    let doing = format!("reading the columns of `{}`", TableName::from(table));
     let rows = session.query(&doing, COLUMNS, &[&table.schema, &table.table]).await?;
     let existing: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
     Ok(if existing.is_empty() { Ok(existing) } else { columns_needed(table, &existing) })
@@ -117,7 +117,7 @@ fn of_gap(gap: &Gap) -> Finding {
 }
 
 /// A table whose application fails, not the relay, since the publication publishes more than inserts.
-pub fn endangered(publication: &str, table: &str) -> Finding {
+pub fn endangered(publication: &str, table: &TableName) -> Finding {
     Finding::warning(
         format!("table `{table}`"),
         format!(
@@ -138,7 +138,7 @@ async fn select_denied(
 ) -> Result<Option<Finding>, Failure> {
     let name = qualified(table);
     let sql = format!("SELECT FROM {name} LIMIT 0");
-    let Err(failure) = context.session.batch(&format!("reading `{name}`"), &sql).await else {
+    let Err(failure) = context.session.batch("reading it", &sql).await else {
         return Ok(None);
     };
     match failure.peer_code() {
@@ -156,5 +156,5 @@ async fn select_denied(
 }
 
 fn subject(table: &TableConfig) -> String {
-    format!("table `{}`", qualified(table))
+    format!("table `{}`", TableName::from(table))
 }

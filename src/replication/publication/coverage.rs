@@ -6,7 +6,7 @@ use super::gap::{Gap, GapKind};
 use crate::config::TableConfig;
 use crate::failure::Failure;
 use crate::postgres::Session;
-use crate::replication::quote::qualified;
+use crate::replication::quote::TableName;
 
 const PUBLICATION: &str = "\
 SELECT pubinsert, pubupdate, pubdelete
@@ -91,9 +91,9 @@ pub struct Coverage {
     /// Every partition, at any depth, of a configured table: WAL from before
     /// `publish_via_partition_root` was set still comes under these names.
     pub partitions: Vec<Partition>,
-    /// Tables, quoted, whose updates or deletes fail for the application, because the publication
+    /// Tables whose updates or deletes fail for the application, because the publication
     /// publishes them and the table has no replica identity.
-    pub endangered: Vec<String>,
+    pub endangered: Vec<TableName>,
 }
 
 /// A partition of a configured table.
@@ -142,7 +142,7 @@ pub async fn coverage(
     };
     for (index, wanted) in wanted.iter().enumerate() {
         let TableConfig { schema, table, .. } = wanted.table;
-        let name = qualified(wanted.table);
+        let name = TableName::from(wanted.table);
         let Some(found) = session.query_opt(&doing, TABLE, &[schema, table, &publication]).await?
         else {
             coverage.gaps.push(gap(GapKind::NoTable { table: name }));
@@ -197,8 +197,8 @@ impl From<&Row> for Found {
 
 impl Found {
     /// The first thing that is missing, where something is.
-    fn gap(&self, table: &str, columns: &[String]) -> Option<GapKind> {
-        let table = table.to_owned();
+    fn gap(&self, table: &TableName, columns: &[String]) -> Option<GapKind> {
+        let table = table.clone();
         if let Some(what) = self.why_unpublishable() {
             return Some(GapKind::Unpublishable { table, what });
         }
@@ -215,7 +215,7 @@ impl Found {
         self.missing_columns(table, columns)
     }
 
-    fn missing_columns(&self, table: String, columns: &[String]) -> Option<GapKind> {
+    fn missing_columns(&self, table: TableName, columns: &[String]) -> Option<GapKind> {
         let (generated, plain): (Vec<_>, Vec<_>) =
             columns.iter().cloned().partition(|column| self.generated_columns.contains(column));
         let is_unlisted = |column: &String| !self.published_columns.contains(column);

@@ -5,6 +5,7 @@ use std::fmt;
 use postgres_protocol::escape::escape_identifier;
 
 use crate::failure::Failure;
+use crate::replication::quote::TableName;
 
 /// Something a publication does not give.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub struct Gap {
     pub kind: GapKind,
 }
 
-/// What is missing; tables are quoted as SQL wants them.
+/// What is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GapKind {
     /// There is no such publication.
@@ -25,44 +26,44 @@ pub enum GapKind {
     /// The configured table does not exist.
     NoTable {
         /// The table.
-        table: String,
+        table: TableName,
     },
     /// It cannot be published, ever: a view, a foreign table, an unlogged one.
     Unpublishable {
         /// The table.
-        table: String,
+        table: TableName,
         /// What it is.
         what: &'static str,
     },
     /// The table is not in the publication.
     NotPublished {
         /// The table.
-        table: String,
+        table: TableName,
     },
     /// A partitioned table whose rows arrive under the names of its partitions. A partition that is
     /// dropped before its rows are read would take the way back to the table with it.
     UnderPartitionNames {
         /// The table.
-        table: String,
+        table: TableName,
     },
     /// Only some rows are published.
     RowFilter {
         /// The table.
-        table: String,
+        table: TableName,
         /// The condition.
         filter: String,
     },
     /// The column list leaves out columns that events are made from.
     Columns {
         /// The table.
-        table: String,
+        table: TableName,
         /// The columns left out.
         columns: Vec<String>,
     },
     /// A column that events are made from is generated, and such columns are not replicated.
     Generated {
         /// The table.
-        table: String,
+        table: TableName,
         /// The generated columns.
         columns: Vec<String>,
     },
@@ -80,13 +81,14 @@ impl Gap {
                 "`pgoutbox init --create-table`, or name the right table in `tables`".to_owned()
             }
             GapKind::Unpublishable { table, .. } => {
-                format!("use an ordinary table in place of {table}")
+                format!("use an ordinary table in place of `{table}`")
             }
-            GapKind::NotPublished { table } => alter(&format!("ADD TABLE {table}")),
+            GapKind::NotPublished { table } => alter(&format!("ADD TABLE {}", table.sql())),
             GapKind::UnderPartitionNames { .. } => alter("SET (publish_via_partition_root = true)"),
             GapKind::RowFilter { table, .. } | GapKind::Columns { table, .. } => format!(
                 "`BEGIN; ALTER PUBLICATION {publication} DROP TABLE {table}; \
-                 ALTER PUBLICATION {publication} ADD TABLE {table}; COMMIT`"
+                 ALTER PUBLICATION {publication} ADD TABLE {table}; COMMIT`",
+                table = table.sql()
             ),
             GapKind::Generated { .. } => format!(
                 "make them ordinary columns, or from PostgreSQL 18 on {}",
@@ -114,29 +116,28 @@ impl fmt::Display for Gap {
             GapKind::NoInserts => write!(f, "publication `{publication}` does not publish inserts"),
             GapKind::NoTable { table } => write!(f, "table `{table}` does not exist"),
             GapKind::Unpublishable { table, what } => {
-                write!(f, "`{table}` is {what}, which PostgreSQL does not replicate")
+                write!(f, "table `{table}` is {what}, which PostgreSQL does not replicate")
             }
             GapKind::NotPublished { table } => {
                 write!(f, "table `{table}` is not in publication `{publication}`")
             }
             GapKind::UnderPartitionNames { table } => write!(
                 f,
-                "publication `{publication}` has `publish_via_partition_root` off, so rows of the \
-                 partitioned table `{table}` would come under their partitions' names"
+                "table `{table}` is partitioned and publication `{publication}` has \
+                 `publish_via_partition_root` off, so its rows would come under its partitions' names"
             ),
-            GapKind::RowFilter { table, filter } => write!(
-                f,
-                "publication `{publication}` publishes only the rows of `{table}` with {filter}"
-            ),
+            GapKind::RowFilter { table, filter } => {
+                write!(f, "table `{table}` is published by `{publication}` only where {filter}")
+            }
             GapKind::Columns { table, columns } => write!(
                 f,
-                "publication `{publication}` leaves out {} of table `{table}`",
+                "table `{table}` is published by `{publication}` without {}",
                 backticked(columns)
             ),
             GapKind::Generated { table, columns } => {
                 write!(
                     f,
-                    "generated columns are not replicated: {} of `{table}`",
+                    "table `{table}` has generated columns, which are not replicated: {}",
                     backticked(columns)
                 )
             }

@@ -26,7 +26,7 @@ use crate::metrics::Metrics;
 use crate::outbox::{OutboxEvent, Transaction, Tuple};
 use crate::pgoutput::{Message, RawTuple};
 use crate::replication::protocol::ServerMessage;
-use crate::replication::{Filled, Frame, Skimmed, Stream};
+use crate::replication::{Filled, Frame, Skimmed, Stream, publication};
 use crate::source::{Batch, Change, Position};
 use crate::window::Window;
 
@@ -36,8 +36,8 @@ const TICK: Duration = Duration::from_millis(100);
 const FINISH_BOUND: Duration = Duration::from_secs(5);
 /// The relay is behind while the last commit it read is older than this.
 const BEHIND: Duration = Duration::from_millis(50);
-/// PostgreSQL 18's warning that it skips what it cannot find a publication for.
-const SKIPPED_PUBLICATION: &str = "55000";
+/// Changes that were read before the stream broke are offered to the relay for so many ticks.
+const LAST_OFFERS: u32 = 10;
 
 /// The reader's ends of its channels.
 #[derive(Debug)]
@@ -49,29 +49,20 @@ pub(super) struct Channels {
     pub(super) runtime: Handle,
 }
 
-/// Whether the stream may still be confirmed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trust {
-    /// As far as the relay says.
-    Whole,
-    /// The server skips events: nothing beyond what was reported already.
-    Broken,
-}
-
 #[derive(Debug)]
 pub(super) struct Reader {
     stream: Stream,
-    config: WalConfig,
     relations: Relations,
     window: Window,
     metrics: Arc<Metrics>,
     channels: Channels,
     feedback: Feedback,
     idle: Idle,
-    trust: Trust,
     /// The newest position heard from the server; nothing beyond it is ever reported.
     heard: Lsn,
     reported: Lsn,
+    /// The server has asked for a report since the last one.
+    asked: bool,
     transaction: Option<Open>,
     changes: Vec<Change>,
     /// Set once what comes next cannot be read.
@@ -96,19 +87,18 @@ impl Reader {
         metrics: Arc<Metrics>,
         channels: Channels,
     ) -> Self {
-        let relations = Relations::new(config.tables.clone());
+        let relations = Relations::new(config.tables, config.partitions);
         Self {
             stream,
-            config,
             relations,
             window,
             metrics,
             channels,
             feedback: Feedback::new(wal_sender_timeout, Instant::now()),
             idle: Idle::default(),
-            trust: Trust::Whole,
             heard: start.0,
             reported: Lsn::ZERO,
+            asked: false,
             transaction: None,
             changes: Vec::new(),
             halted: false,
@@ -117,21 +107,31 @@ impl Reader {
 
     /// Reads until it is told to stop or the stream breaks.
     pub(super) fn run(mut self) -> Result<(), Failure> {
+        match self.read() {
+            Ok(Order::Finish) => self.finish(),
+            Ok(Order::Read | Order::Abandon) => Ok(()),
+            Err(failure) => {
+                self.hand_over_the_rest();
+                Err(failure)
+            }
+        }
+    }
+
+    /// Gives the order that ended the reading.
+    fn read(&mut self) -> Result<Order, Failure> {
         self.stream.set_read_timeout(TICK)?;
         loop {
             // A session that was dropped as it was has no more orders to give.
             if self.channels.order.has_changed().is_err() {
-                return Ok(());
+                return Ok(Order::Abandon);
             }
             let order = *self.channels.order.borrow();
-            match order {
-                Order::Read => {}
-                Order::Finish => return self.finish(),
-                Order::Abandon => return Ok(()),
+            if order != Order::Read {
+                return Ok(order);
             }
             self.report_if_due()?;
             self.progress_if_covered();
-            if !self.changes.is_empty() && !self.hand_over()? {
+            if !self.changes.is_empty() && !self.hand_over() {
                 continue;
             }
             if self.halted {
@@ -170,10 +170,10 @@ impl Reader {
                     self.message(message)?;
                 }
                 Frame::Replication(ServerMessage::Keepalive { wal_end, reply_requested }) => {
-                    self.keepalive(wal_end, reply_requested)?;
+                    self.keepalive(wal_end, reply_requested);
                 }
                 Frame::Skimmed(skimmed) => self.skimmed(skimmed)?,
-                Frame::Notice { sqlstate, failure } => self.notice(&sqlstate, failure),
+                Frame::Notice { sqlstate, failure } => self.notice(&sqlstate, failure)?,
                 Frame::End => return Err(Failure::transient("the server ended the stream")),
                 Frame::Other => {}
             }
@@ -265,23 +265,22 @@ impl Reader {
         }
     }
 
-    fn keepalive(&mut self, wal_end: Lsn, reply_requested: bool) -> Result<(), Failure> {
+    fn keepalive(&mut self, wal_end: Lsn, reply_requested: bool) {
         self.heard(wal_end);
         if self.transaction.is_none() {
             self.idle.heard(wal_end);
             self.channels.coverage.wanted.notify_one();
         }
-        if reply_requested { self.report(false) } else { Ok(()) }
+        // Left to the timer's pace: a server that shuts down asks again as soon as it is answered.
+        self.asked |= reply_requested;
     }
 
-    fn notice(&mut self, sqlstate: &str, failure: Failure) {
+    /// PostgreSQL 18's warning that it skips a publication ends the stream, as the error in its place
+    /// does on older servers: nothing that comes after it is read, and so nothing confirmed.
+    fn notice(&self, sqlstate: &str, failure: Failure) -> Result<(), Failure> {
         warn!(%failure, "the server warns");
         self.channels.coverage.wanted.notify_one();
-        if sqlstate == SKIPPED_PUBLICATION {
-            self.trust = Trust::Broken;
-            self.changes.push(Change::Halt(publication_skipped(&self.config, &failure)));
-            self.halted = true;
-        }
+        if sqlstate == publication::SKIPPED { Err(failure) } else { Ok(()) }
     }
 
     fn heard(&mut self, lsn: Lsn) {
@@ -301,27 +300,36 @@ impl Reader {
         }
     }
 
-    /// Gives the gathered changes to the relay; `false` where it has no room within a tick.
-    fn hand_over(&mut self) -> Result<bool, Failure> {
-        let gone = || Failure::transient("the relay stopped");
+    /// Gives the gathered changes to the relay; `false` where it has no room within a tick, or takes
+    /// nothing any more: then there is an order about it.
+    fn hand_over(&mut self) -> bool {
         let permit = match self.channels.changes.try_reserve() {
             Ok(permit) => Some(permit),
-            Err(mpsc::error::TrySendError::Closed(())) => return Err(gone()),
+            Err(mpsc::error::TrySendError::Closed(())) => None,
             Err(mpsc::error::TrySendError::Full(())) => {
                 self.feedback.deaf();
                 let reserve = self.channels.changes.reserve();
                 let timed = async { tokio::time::timeout(TICK, reserve).await };
-                match self.channels.runtime.block_on(timed) {
-                    Ok(Ok(permit)) => Some(permit),
-                    Ok(Err(_)) => return Err(gone()),
-                    Err(_) => None,
-                }
+                self.channels.runtime.block_on(timed).ok().and_then(Result::ok)
             }
         };
-        let Some(permit) = permit else { return Ok(false) };
+        let Some(permit) = permit else { return false };
         let changes = std::mem::take(&mut self.changes);
         permit.send(Batch { changes, share: self.stream.share() });
-        Ok(true)
+        true
+    }
+
+    /// Changes from before the end of the stream are as good as any. Were they dropped, a stream that
+    /// always breaks soon after them would never deliver them.
+    fn hand_over_the_rest(&mut self) {
+        for _ in 0..LAST_OFFERS {
+            if self.changes.is_empty() || *self.channels.order.borrow() != Order::Read {
+                return;
+            }
+            if self.hand_over().is_err() {
+                return;
+            }
+        }
     }
 
     /// Waits for `ready`, a tick at most.
@@ -339,7 +347,8 @@ impl Reader {
     }
 
     fn report_if_due(&mut self) -> Result<(), Failure> {
-        match self.feedback.due(self.confirmable() > self.reported, Instant::now()) {
+        let news = self.asked || self.confirmable() > self.reported;
+        match self.feedback.due(news, Instant::now()) {
             Due::Nothing => Ok(()),
             Due::Report(ask) => self.report(ask),
             Due::Dead => Err(Failure::transient("the server does not answer any more")),
@@ -350,6 +359,7 @@ impl Reader {
         let confirmed = self.confirmable();
         self.stream.send_status(confirmed, ask)?;
         self.reported = confirmed;
+        self.asked = false;
         self.feedback.reported(ask, Instant::now());
         Ok(())
     }
@@ -358,10 +368,7 @@ impl Reader {
     /// connection, since the server would believe it and skip events; and never back.
     fn confirmable(&self) -> Lsn {
         let confirmed = self.channels.confirmed.borrow().0;
-        match self.trust {
-            Trust::Whole => confirmed.min(self.heard).max(self.reported),
-            Trust::Broken => self.reported,
-        }
+        confirmed.min(self.heard).max(self.reported)
     }
 
     fn is_behind(&self) -> bool {
@@ -370,19 +377,4 @@ impl Reader {
         let is_old = now.saturating_sub(Duration::from_micros(committed)) > BEHIND;
         is_old && self.idle.is_busy()
     }
-}
-
-fn publication_skipped(config: &WalConfig, cause: &Failure) -> Failure {
-    let slot = config.slot.as_deref().unwrap_or("(temporary)");
-    let publication = &config.publication;
-    Failure::definite(format!(
-        "publication `{publication}` was created after the position of slot `{slot}`, and the \
-         server skips the events before it"
-    ))
-    .cause(cause.clone())
-    .code(SKIPPED_PUBLICATION)
-    .hint(format!(
-        "drop the slot (`SELECT pg_drop_replication_slot('{slot}')`), run `pgoutbox init`, and \
-         write the rows that were not published again from the table"
-    ))
 }

@@ -12,6 +12,7 @@ use crate::config::TableConfig;
 use crate::failure::Failure;
 use crate::outbox::{Column, Shape};
 use crate::pgoutput::Relation;
+use crate::replication::publication::Partition;
 
 /// What rows of a relation are.
 #[derive(Clone, Debug)]
@@ -28,12 +29,13 @@ pub(super) enum Known {
 #[derive(Debug)]
 pub(super) struct Relations {
     tables: Vec<TableConfig>,
+    partitions: Vec<Partition>,
     known: HashMap<u32, Known>,
 }
 
 impl Relations {
-    pub(super) fn new(tables: Vec<TableConfig>) -> Self {
-        Self { tables, known: HashMap::new() }
+    pub(super) fn new(tables: Vec<TableConfig>, partitions: Vec<Partition>) -> Self {
+        Self { tables, partitions, known: HashMap::new() }
     }
 
     /// What the rows of this relation are; `None` if no Relation message came before them.
@@ -44,9 +46,7 @@ impl Relations {
     /// From here on, rows of this relation have this form.
     pub(super) fn set(&mut self, relation: Relation) {
         debug!(schema = relation.schema, table = relation.name, "relation");
-        let is_this =
-            |table: &&TableConfig| table.schema == relation.schema && table.table == relation.name;
-        let known = match self.tables.iter().find(is_this) {
+        let known = match self.configured(&relation) {
             None => Known::Other,
             Some(table) => {
                 let columns = relation
@@ -60,5 +60,17 @@ impl Relations {
             }
         };
         self.known.insert(relation.id, known);
+    }
+
+    /// The configured table whose rows these are. Those of a partition come under its own name where
+    /// they were written before the publication got `publish_via_partition_root`.
+    fn configured(&self, relation: &Relation) -> Option<&TableConfig> {
+        let is = |schema: &str, table: &str| schema == relation.schema && table == relation.name;
+        let by_name = self.tables.iter().find(|it| is(&it.schema, &it.table));
+        let root = || {
+            let partition = self.partitions.iter().find(|it| is(&it.schema, &it.table))?;
+            self.tables.get(partition.root)
+        };
+        by_name.or_else(root)
     }
 }
