@@ -16,6 +16,7 @@ demo: ## orders and payments through a real PostgreSQL and Kafka, judged at the 
 
 test: ## every test, on real servers
 	@dev/services install
+	cargo test --locked $(FEATURES) --no-run
 	dev/with-services test postgres kafka -- cargo test --locked $(FEATURES)
 
 check: build-tools ## format and lints, as the CI wants them
@@ -25,7 +26,7 @@ check: build-tools ## format and lints, as the CI wants them
 
 bench: ## speed, latency and memory beside other readers of the same slot; lines to target/bench.jsonl
 	@dev/services install
-	cargo build --release --locked
+	cargo bench --locked --bench relay --no-run
 	dev/with-services bench postgres kafka -- cargo bench --locked --bench relay
 
 soak: ## the demo for an hour (SOAK_SECONDS=3600)

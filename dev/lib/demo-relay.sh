@@ -9,7 +9,8 @@ RELAY_PID=
 # the administrator's URL.
 pgoutbox() {
     say "  \$ pgoutbox ${*/"$SHOP_ADMIN_URL"/"\$ADMIN_URL"}"
-    "$RELAY" "$@" 2>&1 | indent || fail "pgoutbox $1 ended with exit code ${PIPESTATUS[0]}"
+    "$RELAY" "$@" 2>"$DIR/$1.log" | indent ||
+        fail_with_log "$DIR/$1.log" "pgoutbox $1 ended with exit code ${PIPESTATUS[0]}"
 }
 
 start_relay() {
