@@ -43,6 +43,7 @@ pub struct Metrics {
     pub source_connected: IntGauge,
     /// Reconnects, by `peer`: `source` or the sink's name.
     pub reconnects: IntCounterVec,
+    failed: IntCounterVec,
     sinks: HashMap<String, SinkMetrics>,
 }
 
@@ -124,9 +125,15 @@ impl Metrics {
                 r,
                 IntCounterVec::new(Opts::new("reconnects_total", "Reconnects"), &["peer"])?,
             )?,
+            failed: per_sink.failed,
             sinks,
             registry,
         })
+    }
+
+    /// Counts an event that has no route to a sink; `reason` as for [`SinkMetrics::failed`].
+    pub fn failed_unrouted(&self, reason: &str) {
+        self.failed.with_label_values(&["", reason]).inc();
     }
 
     /// The metrics of the sink `name`, which must be one of those given to [`Metrics::new`].

@@ -251,6 +251,15 @@ impl Order {
         (self.first..).zip(&self.entries).filter(is_out).map(|(id, _)| DeliveryId(id))
     }
 
+    /// Whether nothing is with the sink, and all that waits does so behind a held delivery.
+    pub fn stands_still(&self) -> bool {
+        (self.first..).zip(&self.entries).all(|(id, entry)| match entry.state {
+            State::Settled => true,
+            State::Waiting => self.lanes.get(&entry.lane).is_some_and(|lane| lane.is_held(id)),
+            State::Ready | State::Out => false,
+        })
+    }
+
     /// Deliveries that are with the sink or wait.
     pub fn unsettled(&self) -> usize {
         self.entries.iter().filter(|entry| entry.state != State::Settled).count()

@@ -12,12 +12,12 @@
 
 pub mod liveness;
 pub mod state;
-mod broken;
 mod columns;
 mod held;
 mod outgoing;
 mod poison;
 mod publisher;
+mod saboteur;
 mod session;
 mod sinks;
 pub mod supervisor;

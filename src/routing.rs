@@ -26,5 +26,5 @@ mod topic;
 mod tests;
 
 pub use event::{Destination, HeaderNames, Headers, RoutedEvent, SinkIndex};
-pub use router::{Poison, Routed, Router};
+pub use router::{Place, Poison, Routed, Router};
 pub use row::commit_time_text;

@@ -24,14 +24,15 @@ struct Entry {
     commit_time_micros: i64,
 }
 
-/// One event, or what is left of one that cannot be sent.
+/// One event, or what is left of one that is not sent.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly every one is the large one")]
 pub(super) enum HeldEvent {
     /// To be sent until it is acknowledged.
     Sendable(RoutedEvent),
-    /// Never to be sent; with what is known of where it would have gone, if anything.
-    Poison(Option<Box<RoutedEvent>>),
+    /// Not to be sent in this session: a poison event, or one that must not overtake it; with what
+    /// is known of where it would have gone, if anything.
+    Barred(Option<Box<RoutedEvent>>),
 }
 
 impl HeldEvent {
@@ -39,7 +40,7 @@ impl HeldEvent {
     pub(super) fn routed(&self) -> Option<&RoutedEvent> {
         match self {
             Self::Sendable(event) => Some(event),
-            Self::Poison(event) => event.as_deref(),
+            Self::Barred(event) => event.as_deref(),
         }
     }
 }
@@ -89,12 +90,12 @@ impl Held {
         self.entries.get(self.index(id)?)?.event.as_ref()
     }
 
-    /// Makes a poison event of `id`.
-    pub(super) fn poison(&mut self, id: DeliveryId) {
+    /// Keeps `id` from being sent.
+    pub(super) fn bar(&mut self, id: DeliveryId) {
         let index = self.index(id);
         let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) else { return };
         if let Some(HeldEvent::Sendable(routed)) = entry.event.take() {
-            entry.event = Some(HeldEvent::Poison(Some(Box::new(routed))));
+            entry.event = Some(HeldEvent::Barred(Some(Box::new(routed))));
         }
     }
 
@@ -152,7 +153,7 @@ mod tests {
     use crate::window::Window;
 
     fn poison() -> HeldEvent {
-        HeldEvent::Poison(None)
+        HeldEvent::Barred(None)
     }
 
     #[test]

@@ -72,6 +72,11 @@ impl Outgoing {
         self.order.settle(id, false, now);
     }
 
+    /// Nothing is with the sink, and what waits does so behind an event that halts it.
+    pub(super) fn stands_still(&self) -> bool {
+        self.order.stands_still()
+    }
+
     /// Hands over all that may be, as far as the sink has room.
     pub(super) fn dispatch(&mut self, held: &Held) {
         if self.is_full {
@@ -88,7 +93,7 @@ impl Outgoing {
                     handed_over = true;
                     self.order.sent();
                 }
-                Some(HeldEvent::Poison(..)) => self.order.hold(id),
+                Some(HeldEvent::Barred(..)) => self.order.hold(id),
                 None => self.order.settle(id, false, Instant::now()),
             }
         }

@@ -2,8 +2,10 @@
 //!
 //! Today there are two answers: the relay halts at it, or the operator has named it in `run --skip`.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
+use foldhash::fast::FixedState;
 use tracing::{error, warn};
 
 use super::state::{HaltedEvent, State};
@@ -27,18 +29,26 @@ pub(super) enum Verdict {
 pub(super) struct Poison {
     skip: HashSet<String>,
     halted: BTreeMap<u64, HaltedEvent>,
+    /// Ordering keys of halted events that have no destination to wait for.
+    barred: HashSet<u64, FixedState>,
     /// What is said about the first.
     state: Option<State>,
 }
 
 impl Poison {
     pub(super) fn new(skip: impl IntoIterator<Item = String>) -> Self {
-        Self { skip: skip.into_iter().collect(), halted: BTreeMap::new(), state: None }
+        Self {
+            skip: skip.into_iter().collect(),
+            halted: BTreeMap::new(),
+            barred: HashSet::default(),
+            state: None,
+        }
     }
 
     /// Nothing is halted any more: the events will be read again.
     pub(super) fn begin_session(&mut self) {
         self.halted.clear();
+        self.barred.clear();
         self.state = None;
     }
 
@@ -58,7 +68,11 @@ impl Poison {
         let text = reason.to_string();
         if self.state.is_none() {
             let hint = Some(way_out(id, reason));
-            let reason = format!("event `{id}` for `{target}`: {text}");
+            let target = match target {
+                "" => String::new(),
+                target => format!(" to `{target}`"),
+            };
+            let reason = format!("event `{id}` cannot be delivered{target}: {text}");
             self.state = Some(State::Halted { reason, hint });
         }
         if self.halted.len() < LISTED {
@@ -66,6 +80,22 @@ impl Poison {
                 HaltedEvent { id: id.to_owned(), destination: target.to_owned(), reason: text };
             self.halted.insert(delivery.0, event);
         }
+    }
+
+    /// Nothing of this ordering key is sent any more: it would overtake an event whose destination
+    /// nobody knows.
+    pub(super) fn bar(&mut self, ordering_key: Option<u64>) {
+        self.barred.extend(ordering_key);
+    }
+
+    /// Whether an event of this ordering key would overtake one that halts the relay.
+    pub(super) fn bars(&self, ordering_key: Option<u64>) -> bool {
+        ordering_key.is_some_and(|key| self.barred.contains(&key))
+    }
+
+    /// Whether an event halts the relay.
+    pub(super) fn halts(&self) -> bool {
+        self.state.is_some()
     }
 
     pub(super) fn state(&self) -> Option<State> {
@@ -77,8 +107,35 @@ impl Poison {
     }
 }
 
-/// The reason's own way out; where it has none, the one that always works.
+/// The reason's own way out, if it has one, and the one that always works. What an operator has
+/// mended outside is tried at the next start.
 fn way_out(id: &str, reason: &Failure) -> String {
-    let skip = || format!("skip the event: `pgoutbox run --skip '{id}'`");
-    reason.way_out().map_or_else(skip, str::to_owned)
+    let skip = format!("skip the event: `pgoutbox run --skip {}`", shell_word(id));
+    match reason.way_out() {
+        Some(way_out) => format!("{way_out} and start the relay again, or {skip}"),
+        None => skip,
+    }
+}
+
+/// `text` as one word of a POSIX shell.
+fn shell_word(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_out_can_be_typed_whatever_the_id() {
+        let reason = Failure::transient("no");
+        insta::assert_snapshot!(way_out("e-1", &reason), @"skip the event: `pgoutbox run --skip e-1`");
+        insta::assert_snapshot!(way_out("it's", &reason), @r"skip the event: `pgoutbox run --skip 'it'\''s'`");
+        let reason = reason.hint("add a route for it");
+        insta::assert_snapshot!(way_out("1", &reason), @"add a route for it and start the relay again, or skip the event: `pgoutbox run --skip 1`");
+    }
 }

@@ -6,18 +6,18 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, error, info, warn};
 
-use super::broken::Broken;
 use super::held::{Held, HeldEvent};
 use super::outgoing::{Ended, Outgoing};
 use super::poison::{Poison, Verdict};
 use super::publisher::Publisher;
+use super::saboteur::Saboteur;
 use super::state::{State, combine};
 use super::supervisor::Stop;
 use crate::ack::Ledger;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
-use crate::outbox::{OutboxEvent, Role, Transaction};
-use crate::routing::{self, Routed, RoutedEvent, Router};
+use crate::outbox::{OutboxEvent, Transaction};
+use crate::routing::{self, Place, Routed, RoutedEvent, Router};
 use crate::sabotage::{self, Fault};
 use crate::sink::DeliveryId;
 use crate::source::wal::WalSource;
@@ -98,7 +98,7 @@ pub(super) struct Session<'a> {
     at_boundary: bool,
     source_halt: Option<Failure>,
     ended: Vec<Ended>,
-    broken: Broken,
+    saboteur: Saboteur,
 }
 
 impl<'a> Session<'a> {
@@ -128,7 +128,7 @@ impl<'a> Session<'a> {
             at_boundary: false,
             source_halt: None,
             ended: Vec::new(),
-            broken: Broken::default(),
+            saboteur: Saboteur::default(),
         }
     }
 
@@ -175,7 +175,9 @@ impl<'a> Session<'a> {
         let wants = match &self.phase {
             Phase::Running => self.source_halt.is_none(),
             // The open transaction is read to its end: confirmed, it need not be sent twice.
-            Phase::Draining { why: Why::Stop, .. } => self.ledger.in_transaction(),
+            Phase::Draining { why: Why::Stop, .. } => {
+                self.ledger.in_transaction() && !self.relay.poison.halts()
+            }
             Phase::Draining { why: Why::Lost(_), .. } => false,
         };
         wants && has_room
@@ -190,6 +192,10 @@ impl<'a> Session<'a> {
             Phase::Running => false,
             // The tick brings the loop here in time.
             Phase::Draining { until, .. } if Instant::now() >= *until => true,
+            // Behind an event that halts the relay nothing is confirmed, however long one waits.
+            Phase::Draining { why: Why::Stop, .. } if self.relay.poison.halts() => {
+                self.relay.outgoing.iter().all(Outgoing::stands_still)
+            }
             Phase::Draining { why: Why::Stop, .. } => {
                 self.ledger.unsettled() == 0 && !self.ledger.in_transaction()
             }
@@ -273,7 +279,7 @@ impl<'a> Session<'a> {
         self.relay.metrics.events_received.inc();
         match self.relay.router.route(event, &self.transaction) {
             Routed::Deliver(event) if sabotage::IS_POSSIBLE => {
-                for event in self.broken.instead_of(event) {
+                for event in self.saboteur.instead_of(event) {
                     self.deliver(event);
                 }
             }
@@ -282,17 +288,14 @@ impl<'a> Session<'a> {
                 self.relay.metrics.events_dropped.inc();
                 self.settled_at_once();
             }
-            Routed::Poison(routing::Poison { id, reason, routed }) => {
-                self.take_poison(&id, reason, routed);
-            }
-            Routed::Fault(reason, event) => {
-                let id = event.role_text(Role::Id).unwrap_or_default();
-                self.take_poison(&id, reason, None);
-            }
+            Routed::Poison(poison) | Routed::Fault(poison) => self.take_poison(poison),
         }
     }
 
     fn deliver(&mut self, event: RoutedEvent) {
+        if self.relay.poison.bars(event.ordering_key) {
+            return self.bar(Place::Known(Box::new(event)));
+        }
         let id = DeliveryId(self.ledger.event(1));
         let sink = usize::from(event.sink.0);
         if let Some(outgoing) = self.relay.outgoing.get_mut(sink) {
@@ -301,22 +304,45 @@ impl<'a> Session<'a> {
         self.held.push(HeldEvent::Sendable(event), self.transaction.commit_time_micros);
     }
 
-    fn take_poison(&mut self, event: &str, reason: Failure, routed: Option<Box<RoutedEvent>>) {
-        let target = routed.as_ref().map_or("", |routed| routed.destination.name());
-        if self.relay.poison.judge(event, target, &reason) == Verdict::Skip {
+    fn take_poison(&mut self, poison: routing::Poison) {
+        let routing::Poison { id, reason, word, place } = poison;
+        let target = match &place {
+            Place::Known(event) => event.destination.name(),
+            Place::Unknown(_) => "",
+        };
+        if self.relay.poison.judge(&id, target, &reason) == Verdict::Skip {
             self.relay.metrics.events_skipped.inc();
             return self.settled_at_once();
         }
+        self.relay.poison.halt(DeliveryId(self.ledger.next()), &id, target, &reason);
+        match &place {
+            Place::Known(event) => {
+                if let Some(outgoing) = self.relay.outgoing.get(usize::from(event.sink.0)) {
+                    outgoing.metrics().failed(word);
+                }
+            }
+            Place::Unknown(ordering_key) => {
+                self.relay.metrics.failed_unrouted(word);
+                self.relay.poison.bar(*ordering_key);
+            }
+        }
+        self.bar(place);
+    }
+
+    /// Takes an event that is not sent in this session, and holds its lane from there on.
+    fn bar(&mut self, place: Place) {
         let id = DeliveryId(self.ledger.event(1));
-        self.relay.poison.halt(id, event, target, &reason);
-        if let Some(routed) = &routed
-            && let Some(outgoing) = self.relay.outgoing.get_mut(usize::from(routed.sink.0))
+        let event = match place {
+            Place::Known(event) => Some(event),
+            Place::Unknown(_) => None,
+        };
+        if let Some(event) = &event
+            && let Some(outgoing) = self.relay.outgoing.get_mut(usize::from(event.sink.0))
         {
-            outgoing.push(id, routed, Instant::now());
+            outgoing.push(id, event, Instant::now());
             outgoing.hold(id);
         }
-        let held = HeldEvent::Poison(routed);
-        self.held.push(held, self.transaction.commit_time_micros);
+        self.held.push(HeldEvent::Barred(event), self.transaction.commit_time_micros);
     }
 
     fn settled_at_once(&mut self) {
@@ -361,7 +387,7 @@ impl<'a> Session<'a> {
             Verdict::Halt => {
                 outgoing.hold(id);
                 self.relay.poison.halt(id, &event_id, &target, &reason);
-                self.held.poison(id);
+                self.held.bar(id);
             }
         }
     }

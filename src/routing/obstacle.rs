@@ -1,11 +1,7 @@
 //! Why an event cannot be routed, and what an operator is told.
 
-use std::borrow::Cow;
-
-use super::router::Routed;
-use super::{Poison, RoutedEvent};
+use super::{Place, Poison, Routed};
 use crate::failure::{Class, Failure};
-use crate::outbox::OutboxEvent;
 
 /// One reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,63 +33,62 @@ pub(super) enum Obstacle {
 }
 
 impl Obstacle {
-    /// What becomes of `event`, whose id is `id`.
-    pub(super) fn routed(self, id: String, event: OutboxEvent, max_event_size: usize) -> Routed {
-        let table = format!("{}.{}", event.shape.schema, event.shape.table);
+    /// What becomes of an event of `table` whose id is `id`.
+    pub(super) fn routed(
+        self,
+        id: String,
+        table: &str,
+        place: Place,
+        max_event_size: usize,
+    ) -> Routed {
+        let word = self.word();
         if let Self::Missing(column) = self {
             let hint = format!(
                 "add `{column}` to `{table}` and to its publication, or correct the route that \
                  refers to it (without `key`, a route refers to `aggregate_id`)"
             );
             let message = format!("table `{table}` has no column `{column}`");
-            return Routed::Fault(Failure::fixable(message).hint(hint), event);
+            let reason = Failure::fixable(message).hint(hint);
+            return Routed::Fault(Poison { id, reason, word, place });
         }
         let limit = match self {
             Self::TooLarge { .. } => format!(" ({max_event_size})"),
             _ => String::new(),
         };
-        let message = format!("event `{id}` of `{table}` cannot be delivered: {self}{limit}");
-        let reason = Failure::new(Class::Poison, message).hint(self.way_out(&id));
-        Routed::Poison(Poison { id, reason, routed: None })
+        let reason = Failure::new(Class::Poison, format!("table `{table}`: {self}{limit}"));
+        let reason = match self.way_out() {
+            Some(way_out) => reason.hint(way_out),
+            None => reason,
+        };
+        Routed::Poison(Poison { id, reason, word, place })
     }
 
-    /// What becomes of an event whose place is known and that cannot be delivered for this.
-    pub(super) fn poisons(self, id: String, routed: RoutedEvent, max_event_size: usize) -> Routed {
-        let event = routed.event.clone();
-        match self.routed(id, event, max_event_size) {
-            Routed::Poison(poison) => {
-                Routed::Poison(Poison { routed: Some(Box::new(routed)), ..poison })
-            }
-            other => other,
-        }
-    }
-
-    fn way_out(&self, id: &str) -> String {
-        let skip = format!("skip the event: `pgoutbox run --skip {}`", shell_word(id));
+    /// For metrics.
+    fn word(&self) -> &'static str {
         match self {
-            Self::NoRoute => {
-                format!("add a route for it, set `on_unmatched: drop`, or {skip}")
-            }
-            Self::TooLarge { .. } => {
-                format!("raise `source.postgres.max_event_size`, or {skip}")
-            }
-            Self::IllegalTopic(_) => format!(
-                "a topic has 1 to 249 letters, digits, `.`, `_` and `-`: route the event to \
-                 another one, or {skip}"
-            ),
-            Self::Null(column) => {
-                format!("route events without `{column}` to another topic, or {skip}")
-            }
-            Self::NoId | Self::NotHex(_) | Self::NotSent(_) | Self::Missing(_) => skip,
+            Self::NoId => "no_id",
+            Self::NoRoute => "no_route",
+            Self::Null(_) => "null",
+            Self::TooLarge { .. } => "too_large",
+            Self::IllegalTopic(_) => "illegal_topic",
+            Self::NotHex(_) => "not_hex",
+            Self::NotSent(_) => "not_sent",
+            Self::Missing(_) => "missing_column",
         }
     }
-}
 
-/// `text` as one word of a POSIX shell.
-fn shell_word(text: &str) -> Cow<'_, str> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return Cow::Borrowed(text);
+    /// What would make the event deliverable, if anything does.
+    fn way_out(&self) -> Option<String> {
+        match self {
+            Self::NoRoute => Some("add a route for it or set `on_unmatched: drop`".to_owned()),
+            Self::TooLarge { .. } => Some("raise `source.postgres.max_event_size`".to_owned()),
+            Self::IllegalTopic(_) => Some(
+                "a topic has 1 to 249 letters, digits, `.`, `_` and `-`: route the event to \
+                 another one"
+                    .to_owned(),
+            ),
+            Self::Null(column) => Some(format!("route events without `{column}` to another topic")),
+            Self::NoId | Self::NotHex(_) | Self::NotSent(_) | Self::Missing(_) => None,
+        }
     }
-    Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
 }

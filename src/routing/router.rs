@@ -30,9 +30,8 @@ pub enum Routed {
     Unmatched(OutboxEvent),
     /// It can never be delivered.
     Poison(Poison),
-    /// Something outside must be mended before it can be routed: a column is missing. The same
-    /// event may be routed again later.
-    Fault(Failure, OutboxEvent),
+    /// Something outside must be mended before it can be routed: a column is missing.
+    Fault(Poison),
 }
 
 /// An event that can never be delivered.
@@ -40,10 +39,22 @@ pub enum Routed {
 pub struct Poison {
     /// The row's id as text; empty where that is NULL.
     pub id: String,
-    /// Why, with the event's id.
+    /// Why, with the table's name.
     pub reason: Failure,
-    /// Where it would have gone, as far as that is known: what is behind it there must wait.
-    pub routed: Option<Box<RoutedEvent>>,
+    /// The reason in a word, of a bounded set: for metrics.
+    pub word: &'static str,
+    /// What must wait behind it.
+    pub place: Place,
+}
+
+/// Where an event that is not delivered stands in the order.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// It would have gone there.
+    Known(Box<RoutedEvent>),
+    /// Nobody knows where it would have gone. Its ordering key, if it has one, is all that tells
+    /// what must not overtake it.
+    Unknown(Option<u64>),
 }
 
 /// Routes events; one a relay.
@@ -112,19 +123,25 @@ impl Router {
             None => Err(row.omitted().unwrap_or(Obstacle::NoId)),
         };
         let too_large = row.omitted();
+        let ordering_key = match &made {
+            Ok(_) => None,
+            Err(_) => plan.ordering.of(&row).unwrap_or_default(),
+        };
         drop(row);
         self.plans.push(plan);
         match (made, too_large) {
             (Ok(Some(made)), None) => Routed::Deliver(made.into_event(event, *transaction)),
             (Ok(Some(made)), Some(too_large)) => {
+                let table = table_name(&event.shape);
                 let event = made.into_event(event, *transaction);
                 let id = String::from_utf8_lossy(&event.id).into_owned();
-                too_large.poisons(id, event, self.max_event_size)
+                too_large.routed(id, &table, Place::Known(Box::new(event)), self.max_event_size)
             }
             (Ok(None), _) => Routed::Unmatched(event),
             (Err(obstacle), _) => {
                 let id = String::from_utf8_lossy(&id.unwrap_or_default()).into_owned();
-                obstacle.routed(id, event, self.max_event_size)
+                let place = Place::Unknown(ordering_key);
+                obstacle.routed(id, &table_name(&event.shape), place, self.max_event_size)
             }
         }
     }
@@ -262,6 +279,10 @@ impl Plan {
         }
         Ok(None)
     }
+}
+
+fn table_name(shape: &Shape) -> String {
+    format!("{}.{}", shape.schema, shape.table)
 }
 
 /// The shape without types, which names do not need.

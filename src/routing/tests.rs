@@ -121,8 +121,8 @@ fn a_null_in_the_topic_is_poison_that_names_the_column() {
     let poison = poison(&mut router(""), order(|values| values[1] = None));
     assert_eq!(poison.id, "e1");
     assert_eq!(poison.reason.class(), Class::Poison);
-    insta::assert_snapshot!(poison.reason, @"event `e1` of `public.outbox` cannot be delivered: `aggregate_type` is NULL, and the topic needs it");
-    insta::assert_snapshot!(poison.reason.way_out().unwrap(), @"route events without `aggregate_type` to another topic, or skip the event: `pgoutbox run --skip e1`");
+    insta::assert_snapshot!(poison.reason, @"table `public.outbox`: `aggregate_type` is NULL, and the topic needs it");
+    insta::assert_snapshot!(poison.reason.way_out().unwrap(), @"route events without `aggregate_type` to another topic");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_topic_name_that_no_broker_takes_is_poison() {
     for kind in ["Dont care", "order/line", "Größe", "a\nb", &long] {
         let poison = poison(&mut router, order(|values| values[1] = Some(kind)));
         let reason = poison.reason.to_string();
-        assert!(reason.starts_with("event `e1` of `public.outbox`"), "{reason}");
+        assert!(reason.starts_with("table `public.outbox`: "), "{reason}");
         assert!(reason.contains(&format!("`outbox.event.{kind}` is not a legal topic name")));
     }
     let mut bare = self::router("routes: [{topic: '${aggregate_type}'}]");
@@ -185,18 +185,27 @@ fn a_value_that_was_too_large_to_read_is_poison_with_its_size() {
     let row = OutboxEvent { shape, tuple: Tuple::from_values(values) };
     let poison = poison(&mut router(""), row.clone());
     assert_eq!(poison.id, "e1");
-    insta::assert_snapshot!(poison.reason, @"event `e1` of `public.outbox` cannot be delivered: `payload` has 100000000 bytes, too many for `max_event_size` (16777216)");
-    insta::assert_snapshot!(poison.reason.way_out().unwrap(), @"raise `source.postgres.max_event_size`, or skip the event: `pgoutbox run --skip e1`");
+    insta::assert_snapshot!(poison.reason, @"table `public.outbox`: `payload` has 100000000 bytes, too many for `max_event_size` (16777216)");
+    insta::assert_snapshot!(poison.reason.way_out().unwrap(), @"raise `source.postgres.max_event_size`");
 
     let mut drops = router("on_unmatched: drop\nroutes: [{match: {tenant: t9}}]");
     assert!(matches!(drops.route(row, &transaction()), Routed::Unmatched(_)));
 }
 
 #[test]
+fn what_has_no_destination_still_has_its_ordering_key() {
+    let mut router = router("routes: [{topic: '${event_type}'}]");
+    let illegal = poison(&mut router, order(|values| values[3] = Some("not legal")));
+    let next = deliver(&mut router, order(|_| {}));
+    let Place::Unknown(Some(key)) = illegal.place else { panic!("{illegal:?}") };
+    assert_eq!(Some(key), next.ordering_key);
+}
+
+#[test]
 fn an_event_without_id_is_poison() {
     let poison = poison(&mut router(""), order(|values| values[0] = None));
     assert_eq!(poison.id, "");
-    insta::assert_snapshot!(poison.reason, @"event `` of `public.outbox` cannot be delivered: its id is NULL");
+    insta::assert_snapshot!(poison.reason, @"table `public.outbox`: its id is NULL");
 }
 
 const MATCHES: &str = r#"
@@ -226,8 +235,8 @@ fn the_first_route_whose_columns_all_match_wins() {
 fn what_no_route_matches_halts_or_is_dropped() {
     let unmatched = || order(|values| (values[1], values[5]) = (Some("order"), None));
     let poison = poison(&mut router(MATCHES), unmatched());
-    insta::assert_snapshot!(poison.reason, @"event `e1` of `public.outbox` cannot be delivered: no route matches it");
-    insta::assert_snapshot!(poison.reason.way_out().unwrap(), @"add a route for it, set `on_unmatched: drop`, or skip the event: `pgoutbox run --skip e1`");
+    insta::assert_snapshot!(poison.reason, @"table `public.outbox`: no route matches it");
+    insta::assert_snapshot!(poison.reason.way_out().unwrap(), @"add a route for it or set `on_unmatched: drop`");
     let mut drops = router(&format!("{MATCHES}on_unmatched: drop\n"));
     assert!(matches!(drops.route(unmatched(), &transaction()), Routed::Unmatched(_)));
 }
@@ -293,9 +302,9 @@ fn a_null_makes_a_key_or_header_null_as_in_sql() {
 fn a_missing_column_is_a_fault_until_it_is_there() {
     let mut router = router("routes: [{topic: 'a.${region}'}]");
     let fault = router.route(order(|_| {}), &transaction());
-    let Routed::Fault(failure, _) = fault else { panic!("{fault:?}") };
-    assert_eq!(failure.class(), Class::Fixable);
-    insta::assert_snapshot!(failure, @"table `public.outbox` has no column `region`");
+    let Routed::Fault(Poison { reason, .. }) = fault else { panic!("{fault:?}") };
+    assert_eq!(reason.class(), Class::Fixable);
+    insta::assert_snapshot!(reason, @"table `public.outbox` has no column `region`");
 
     let names = ["id", "aggregate_id", "payload", "region"].map(|name| (name, TEXT));
     let row = event(&shape(&names), [Some("e2"), Some("o-7"), Some("{}"), Some("eu")]);

@@ -124,7 +124,8 @@ async fn a_relay_that_would_be_a_synchronous_standby_is_refused(server: Server) 
     database.sql().value("SELECT pg_reload_conf()").await;
     let sql = database.sql();
     let shows = "SHOW synchronous_standby_names";
-    wait_until("the setting", SHORT, async || (sql.value(shows).await? != "").then_some(())).await;
+    wait_until("the setting", SHORT, async || (!sql.value(shows).await?.is_empty()).then_some(()))
+        .await;
     check(&settings).await.fix("error", &["`synchronous_standby_names`", "pgoutbox:orders"]);
 }
 
@@ -142,6 +143,7 @@ async fn a_failover_slot_needs_the_standbys_that_it_waits_for(server: Server) {
     database.sql().value("SELECT pg_reload_conf()").await;
     let sql = database.sql();
     let shows = "SHOW synchronized_standby_slots";
-    wait_until("the setting", SHORT, async || (sql.value(shows).await? != "").then_some(())).await;
+    wait_until("the setting", SHORT, async || (!sql.value(shows).await?.is_empty()).then_some(()))
+        .await;
     check(&settings).await.fix("error", &["slot `s1`", "no standby connected"]);
 }

@@ -130,6 +130,11 @@ impl Reader {
         &self.records
     }
 
+    /// What has been read so far, which is forgotten here: for what is too much to be kept.
+    pub(crate) fn take(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.records)
+    }
+
     /// What has been read so far.
     pub(crate) fn records(&self) -> &[Record] {
         &self.records

@@ -7,11 +7,11 @@ use crate::sabotage::{self, Fault};
 
 /// What a relay broken on purpose keeps in mind.
 #[derive(Debug, Default)]
-pub(super) struct Broken {
+pub(super) struct Saboteur {
     late: Option<RoutedEvent>,
 }
 
-impl Broken {
+impl Saboteur {
     /// What is delivered in place of `event`.
     pub(super) fn instead_of(&mut self, event: RoutedEvent) -> Vec<RoutedEvent> {
         if sabotage::active(Fault::Reorder) {
