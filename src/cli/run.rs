@@ -89,10 +89,11 @@ async fn make_what_is_missing(
     options: &init::Options,
     stop: &mut Stop,
 ) -> Result<(), Failure> {
+    let mut out = io::stderr();
     loop {
         let done = tokio::select! {
             () = stop.requested() => return Ok(()),
-            done = init::init(config, options, &mut io::stderr()) => done,
+            done = init::init(config, options, &mut out) => done,
         };
         match done {
             Err(failure) if failure.class() == Class::Transient => {
