@@ -73,7 +73,7 @@ fn ended(command: &str, file: &str) -> (Option<i32>, String) {
 async fn a_url_alone_prints_events_from_now_on(server: Server) {
     let database = Database::create(server, "bare").await;
     let settings = Settings::bare(&database);
-    let before = Refusal::of(&settings, &[]).await.says(1, &["`public.outbox`", "does not exist"]);
+    let before = Refusal::of(&settings, &[]).await.says(1, &["`pgoutbox`", "does not exist"]);
     assert!(before.hint.contains("`pgoutbox init"), "{before:?}");
     let output =
         Relay::command(&settings, "init", &["--url", &database.admin_url(), "--create-table"]);
