@@ -89,8 +89,8 @@ async fn make_what_is_missing(
     options: &init::Options,
     stop: &mut Stop,
 ) -> Result<(), Failure> {
-    let mut out = io::stderr();
     loop {
+        let mut out = io::stderr();
         let done = tokio::select! {
             () = stop.requested() => return Ok(()),
             done = init::init(config, options, &mut out) => done,

@@ -311,6 +311,7 @@ impl Sessions {
             publication: config.source.publication.clone(),
             tables: self.tables(&report),
             interval: config.source.monitor_interval,
+            wal_sender_timeout: config.source.wal_sender_timeout,
         };
         let guard = Guard::start(guard_config, session, Arc::clone(&source.coverage));
         Ok(Started { source, guard, confirmed: Position(confirmed.unwrap_or_default()) })

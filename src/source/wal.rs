@@ -104,7 +104,7 @@ pub struct WalSource {
     pub coverage: Arc<Coverage>,
     confirmed: watch::Sender<Position>,
     order: watch::Sender<Order>,
-    /// `None` once it has told how the reader ended.
+    /// `None` once it has been heard.
     ended: Option<oneshot::Receiver<Result<(), Failure>>>,
 }
 
@@ -184,7 +184,7 @@ impl WalSource {
         drop(self.end(Order::Abandon).await);
     }
 
-    /// Waits until the reader has ended by itself, and says why. Safe to drop and call again.
+    /// Waits until the reader has ended by itself, and says why, once. Safe to drop and call again.
     pub async fn ended(&mut self) -> Failure {
         match self.outcome().await {
             Err(failure) => failure,
@@ -194,10 +194,12 @@ impl WalSource {
 
     async fn end(mut self, order: Order) -> Result<(), Failure> {
         self.order.send_replace(order);
+        // A reader that waits for room here is told that nobody takes anything any more.
         self.changes.close();
         self.outcome().await
     }
 
+    /// How the reader ended.
     async fn outcome(&mut self) -> Result<(), Failure> {
         let Some(ended) = &mut self.ended else { return Ok(()) };
         let outcome = ended.await.unwrap_or(Ok(()));

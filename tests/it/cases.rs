@@ -17,4 +17,5 @@ mod a18;
 mod a19;
 mod a20;
 mod a23;
+mod a29;
 mod a34;

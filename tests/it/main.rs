@@ -23,6 +23,8 @@ mod checker;
 mod harness;
 mod checked;
 mod cases;
+mod connection;
+mod life;
 mod kafka_sink;
 mod setup;
 mod start;

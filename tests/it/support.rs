@@ -13,9 +13,11 @@ mod reader;
 mod proxy;
 mod http;
 mod settings;
+mod certificates;
 mod relay;
 mod refusal;
 
+pub(crate) use certificates::Certificates;
 pub(crate) use cluster::{Cluster, Sql};
 pub(crate) use database::{Database, Walsender};
 pub(crate) use private_kafka::{KafkaOptions, PrivateKafka};

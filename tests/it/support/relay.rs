@@ -214,7 +214,7 @@ impl Drop for Relay {
     fn drop(&mut self) {
         if thread::panicking() {
             let lines = self.lines.lock().unwrap();
-            let from = lines.len().saturating_sub(40);
+            let from = lines.len().saturating_sub(100);
             eprintln!("the relay's last lines:\n{}", lines[from..].join("\n"));
         }
     }
