@@ -48,9 +48,10 @@ pub fn client_config(settings: &Settings) -> Result<Arc<ClientConfig>, Failure> 
 /// Looks for rustls' error anywhere in `error`'s chain.
 pub fn hint(error: &(dyn StdError + 'static)) -> Option<&'static str> {
     match rustls_error(error)? {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            Some("name the certificate's authority: `sslrootcert=/path/to/ca.pem`")
-        }
+        // An authority that was renewed under its old name gives a bad signature.
+        Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        ) => Some("name the certificate's authority: `sslrootcert=/path/to/ca.pem`"),
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => Some("connect by a name in the certificate, or use `sslmode=verify-ca`"),

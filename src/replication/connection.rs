@@ -26,6 +26,10 @@ use crate::postgres::{self, Settings};
 const MAX_ANSWER: usize = 1024 * 1024;
 /// PostgreSQL's CopyBothResponse, which `postgres-protocol` does not know.
 const COPY_BOTH_RESPONSE: u8 = b'W';
+/// From PostgreSQL 17 on: decoding a large transaction is a transaction of the walsender's own, and
+/// takes as long as the broker does. At start-up an older server would refuse the unknown name.
+const PIN_WHERE_KNOWN: &str = "SELECT pg_catalog.set_config(name, '0', false) \
+     FROM pg_catalog.pg_settings WHERE name = 'transaction_timeout'";
 /// SQLSTATE with which a role that may not replicate is refused.
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
@@ -86,6 +90,7 @@ impl Connection {
         connection
             .log_in(settings, application_name, wal_sender_timeout)
             .map_err(|failure| may_not_replicate(failure, &settings.user))?;
+        connection.query("pin settings", PIN_WHERE_KNOWN)?;
         // There the server would refuse to convert, and so to send, a byte that is not UTF-8.
         if connection.server_encoding.as_deref() == Some("SQL_ASCII") {
             connection.query("set client_encoding", "SET client_encoding = 'SQL_ASCII'")?;

@@ -104,7 +104,8 @@ pub struct WalSource {
     pub coverage: Arc<Coverage>,
     confirmed: watch::Sender<Position>,
     order: watch::Sender<Order>,
-    ended: oneshot::Receiver<Result<(), Failure>>,
+    /// `None` once it has been heard.
+    ended: Option<oneshot::Receiver<Result<(), Failure>>>,
 }
 
 impl WalSource {
@@ -156,7 +157,7 @@ impl WalSource {
         let stopped = |_| Failure::transient("the replication thread stopped");
         let (identity, start) = started.await.map_err(stopped)??;
         confirmed.send_replace(start);
-        Ok(Self { identity, start, changes, coverage, confirmed, order, ended })
+        Ok(Self { identity, start, changes, coverage, confirmed, order, ended: Some(ended) })
     }
 
     /// Tells the server, soon, that everything up to `position` is safe.
@@ -183,19 +184,27 @@ impl WalSource {
         drop(self.end(Order::Abandon).await);
     }
 
-    /// Waits until the reader has ended by itself, and says why. Safe to drop and call again, but
-    /// not after it gave an answer.
+    /// Waits until the reader has ended by itself, and says why, once. Safe to drop and call again.
     pub async fn ended(&mut self) -> Failure {
-        match (&mut self.ended).await {
-            Ok(Err(failure)) => failure,
-            Ok(Ok(())) | Err(_) => Failure::transient("the replication stream ended"),
+        match self.outcome().await {
+            Err(failure) => failure,
+            Ok(()) => Failure::transient("the replication stream ended"),
         }
     }
 
-    async fn end(self, order: Order) -> Result<(), Failure> {
+    async fn end(mut self, order: Order) -> Result<(), Failure> {
         self.order.send_replace(order);
-        drop(self.changes);
-        self.ended.await.unwrap_or(Ok(()))
+        // A reader that waits for room here is told that nobody takes anything any more.
+        self.changes.close();
+        self.outcome().await
+    }
+
+    /// How the reader ended.
+    async fn outcome(&mut self) -> Result<(), Failure> {
+        let Some(ended) = &mut self.ended else { return Ok(()) };
+        let outcome = ended.await.unwrap_or(Ok(()));
+        self.ended = None;
+        outcome
     }
 }
 

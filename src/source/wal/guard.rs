@@ -6,8 +6,8 @@
 //!
 //! *Shutdown*: a server in fast shutdown waits for its walsenders to be confirmed up to the end, and a
 //! relay that is full reads nothing and so cannot see it. An ordinary connection is told (57P01), and
-//! a new one is refused (57P03). A smart shutdown waits for ordinary connections too, so this one is
-//! made anew every minute.
+//! a new one is refused (57P03). A smart shutdown waits for ordinary connections too and tells them
+//! nothing, so this one is made anew, every minute at the least.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,9 +26,9 @@ use crate::replication::publication::{self, Wanted};
 
 /// Between two looks at the catalogue, however much the reader wants one.
 const MIN_INTERVAL: Duration = Duration::from_millis(300);
-/// A smart shutdown is noticed this late.
+/// A smart shutdown is noticed this late at the most.
 const RENEW: Duration = Duration::from_secs(60);
-/// Between two tries to connect.
+/// Between two tries to connect, and after a look that failed.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// What the guard needs to know.
@@ -44,6 +44,16 @@ pub struct GuardConfig {
     pub tables: Vec<(TableConfig, Vec<String>)>,
     /// How often the catalogue is looked at while nobody asks.
     pub interval: Duration,
+    /// `wal_sender_timeout` of our session, where it was set: who wants a dead peer noticed sooner
+    /// wants a shutdown noticed sooner too.
+    pub wal_sender_timeout: Option<Duration>,
+}
+
+impl GuardConfig {
+    /// How long one connection is kept.
+    fn renew(&self) -> Duration {
+        self.wal_sender_timeout.unwrap_or(RENEW).min(RENEW)
+    }
 }
 
 /// What the guard has found.
@@ -132,11 +142,13 @@ impl Watcher {
 
     /// Looks at the catalogue for as long as `session` lives and is not old.
     async fn watch(&self, session: &Session) -> Left {
-        let renew_at = Instant::now() + RENEW;
+        let renew_at = Instant::now() + self.config.renew();
         loop {
             tokio::select! {
                 failure = session.closed() => return Left::Closed(failure),
                 looked = self.look(session) => if let Err(failure) = looked {
+                    // What fails on this connection will fail on the next one too.
+                    sleep(RETRY).await;
                     return Left::Closed(failure);
                 },
             }

@@ -61,6 +61,8 @@ pub(super) struct Reader {
     /// The newest position heard from the server; nothing beyond it is ever reported.
     heard: Lsn,
     reported: Lsn,
+    /// The server has asked for a report since the last one.
+    asked: bool,
     transaction: Option<Open>,
     changes: Vec<Change>,
     /// Set once what comes next cannot be read.
@@ -96,6 +98,7 @@ impl Reader {
             idle: Idle::default(),
             heard: start.0,
             reported: Lsn::ZERO,
+            asked: false,
             transaction: None,
             changes: Vec::new(),
             halted: false,
@@ -128,7 +131,7 @@ impl Reader {
             }
             self.report_if_due()?;
             self.progress_if_covered();
-            if !self.changes.is_empty() && !self.hand_over()? {
+            if !self.changes.is_empty() && !self.hand_over() {
                 continue;
             }
             if self.halted {
@@ -167,7 +170,7 @@ impl Reader {
                     self.message(message)?;
                 }
                 Frame::Replication(ServerMessage::Keepalive { wal_end, reply_requested }) => {
-                    self.keepalive(wal_end, reply_requested)?;
+                    self.keepalive(wal_end, reply_requested);
                 }
                 Frame::Skimmed(skimmed) => self.skimmed(skimmed)?,
                 Frame::Notice { sqlstate, failure } => self.notice(&sqlstate, failure)?,
@@ -262,13 +265,14 @@ impl Reader {
         }
     }
 
-    fn keepalive(&mut self, wal_end: Lsn, reply_requested: bool) -> Result<(), Failure> {
+    fn keepalive(&mut self, wal_end: Lsn, reply_requested: bool) {
         self.heard(wal_end);
         if self.transaction.is_none() {
             self.idle.heard(wal_end);
             self.channels.coverage.wanted.notify_one();
         }
-        if reply_requested { self.report(false) } else { Ok(()) }
+        // Left to the timer's pace: a server that shuts down asks again as soon as it is answered.
+        self.asked |= reply_requested;
     }
 
     /// PostgreSQL 18's warning that it skips a publication ends the stream, as the error in its place
@@ -296,27 +300,23 @@ impl Reader {
         }
     }
 
-    /// Gives the gathered changes to the relay; `false` where it has no room within a tick.
-    fn hand_over(&mut self) -> Result<bool, Failure> {
-        let gone = || Failure::transient("the relay stopped");
+    /// Gives the gathered changes to the relay; `false` where it has no room within a tick, or takes
+    /// nothing any more: then there is an order about it.
+    fn hand_over(&mut self) -> bool {
         let permit = match self.channels.changes.try_reserve() {
             Ok(permit) => Some(permit),
-            Err(mpsc::error::TrySendError::Closed(())) => return Err(gone()),
+            Err(mpsc::error::TrySendError::Closed(())) => None,
             Err(mpsc::error::TrySendError::Full(())) => {
                 self.feedback.deaf();
                 let reserve = self.channels.changes.reserve();
                 let timed = async { tokio::time::timeout(TICK, reserve).await };
-                match self.channels.runtime.block_on(timed) {
-                    Ok(Ok(permit)) => Some(permit),
-                    Ok(Err(_)) => return Err(gone()),
-                    Err(_) => None,
-                }
+                self.channels.runtime.block_on(timed).ok().and_then(Result::ok)
             }
         };
-        let Some(permit) = permit else { return Ok(false) };
+        let Some(permit) = permit else { return false };
         let changes = std::mem::take(&mut self.changes);
         permit.send(Batch { changes, share: self.stream.share() });
-        Ok(true)
+        true
     }
 
     /// Changes from before the end of the stream are as good as any. Were they dropped, a stream that
@@ -326,9 +326,7 @@ impl Reader {
             if self.changes.is_empty() || *self.channels.order.borrow() != Order::Read {
                 return;
             }
-            if self.hand_over().is_err() {
-                return;
-            }
+            self.hand_over();
         }
     }
 
@@ -347,7 +345,8 @@ impl Reader {
     }
 
     fn report_if_due(&mut self) -> Result<(), Failure> {
-        match self.feedback.due(self.confirmable() > self.reported, Instant::now()) {
+        let news = self.asked || self.confirmable() > self.reported;
+        match self.feedback.due(news, Instant::now()) {
             Due::Nothing => Ok(()),
             Due::Report(ask) => self.report(ask),
             Due::Dead => Err(Failure::transient("the server does not answer any more")),
@@ -358,6 +357,7 @@ impl Reader {
         let confirmed = self.confirmable();
         self.stream.send_status(confirmed, ask)?;
         self.reported = confirmed;
+        self.asked = false;
         self.feedback.reported(ask, Instant::now());
         Ok(())
     }

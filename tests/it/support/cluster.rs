@@ -114,6 +114,13 @@ impl Sql {
         self.value(query).await.unwrap_or_else(|| panic!("{query}: nothing")).parse().unwrap()
     }
 
+    /// Ends the connection; nothing can be asked afterwards.
+    pub(crate) async fn end(&self) {
+        // The server's answer to this is the end of the connection.
+        let ended = self.try_run("SELECT pg_terminate_backend(pg_backend_pid())").await;
+        assert!(ended.is_err(), "the connection is still there");
+    }
+
     /// The client itself, for parameters.
     pub(crate) fn client(&mut self) -> &mut Client {
         &mut self.0

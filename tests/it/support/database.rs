@@ -46,20 +46,25 @@ pub(crate) struct Walsender {
 impl Database {
     /// On the shared server.
     pub(crate) async fn create(server: Server, hint: &str) -> Self {
-        Self::create_in(server.cluster(), hint, true).await
+        Self::create_in(server.cluster(), hint, true, "").await
+    }
+
+    /// On the shared server, with what follows `CREATE DATABASE … TEMPLATE template0`.
+    pub(crate) async fn create_with(server: Server, hint: &str, options: &str) -> Self {
+        Self::create_in(server.cluster(), hint, true, options).await
     }
 
     /// On a private server.
     pub(crate) async fn create_on(cluster: &Cluster, hint: &str) -> Self {
-        Self::create_in(cluster.clone(), hint, false).await
+        Self::create_in(cluster.clone(), hint, false, "").await
     }
 
-    async fn create_in(cluster: Cluster, hint: &str, shared: bool) -> Self {
+    async fn create_in(cluster: Cluster, hint: &str, shared: bool, options: &str) -> Self {
         let suffix = Uuid::new_v4().simple().to_string();
         let name = format!("it_{hint}_{}", &suffix[..8]);
         let admin = cluster.connect("postgres").await;
         admin.run(&format!("CREATE ROLE {name} LOGIN REPLICATION PASSWORD '{PASSWORD}'")).await;
-        admin.run(&format!("CREATE DATABASE {name} TEMPLATE template0")).await;
+        admin.run(&format!("CREATE DATABASE {name} TEMPLATE template0 {options}")).await;
         let sql = cluster.connect(&name).await;
         Self { cluster, shared, name, sql }
     }
@@ -106,6 +111,12 @@ impl Database {
         self.sql =
             wait_until("a connection", super::SHORT, async || cluster.try_connect(name).await.ok())
                 .await;
+    }
+
+    /// Gives the database's own connection up, where a server waits for that;
+    /// [`Database::reconnect`] makes a new one.
+    pub(crate) async fn disconnect(&self) {
+        self.sql.end().await;
     }
 
     /// The cases' table and a publication of its inserts.
@@ -158,7 +169,9 @@ impl Database {
         );
         let row = self.sql.rows(&query).await.into_iter().next()?;
         let [pid, sent, reply_time] = row.try_into().unwrap();
-        Some(Walsender { pid: pid?.parse().unwrap(), sent: sent?.parse().unwrap(), reply_time })
+        // Nothing has been sent yet on a server where nothing happens.
+        let sent = sent.map_or(Lsn::ZERO, |sent| sent.parse().unwrap());
+        Some(Walsender { pid: pid?.parse().unwrap(), sent, reply_time })
     }
 
     /// Watches the slot's connection for as long as it takes the relay to send `count` status

@@ -1,0 +1,62 @@
+//! A certificate authority of the test's own, and what it vouches for.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use tempfile::TempDir;
+
+use super::process::{give_away, server_directory};
+
+/// Files of an authority and of one server's certificate; they go with this.
+pub(crate) struct Certificates {
+    dir: TempDir,
+}
+
+impl Certificates {
+    /// An authority, and a certificate of it for one host name.
+    pub(crate) fn new(authority: &str, host: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, authority);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+
+        let key = KeyPair::generate().unwrap();
+        let leaf = CertificateParams::new([host.to_owned()]).unwrap();
+        let leaf = leaf.signed_by(&key, &authority).unwrap();
+
+        let this = Self { dir: server_directory() };
+        this.write("ca.pem", &authority.pem());
+        this.write("server.pem", &leaf.pem());
+        this.write("server.key", &key.serialize_pem());
+        this
+    }
+
+    /// The authority's certificate.
+    pub(crate) fn authority(&self) -> PathBuf {
+        self.path("ca.pem")
+    }
+
+    /// The server's certificate.
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.path("server.pem")
+    }
+
+    /// The server's key; nobody but the server's account may read it.
+    pub(crate) fn key(&self) -> PathBuf {
+        self.path("server.key")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        let mode = if name.ends_with(".key") { 0o600 } else { 0o644 };
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        give_away(&path);
+    }
+}
