@@ -189,8 +189,9 @@ impl Inspector {
         }
         let stuck = lock(&self.shared.stuck).get(&topic.index).cloned();
         if let Some(stuck) = stuck {
-            let failure = self.cause(topic, partitions, &stuck);
-            let until = Until::Flowing(topic.total_acked());
+            let failure = self.cause(topic, partitions, &stuck.partitions);
+            // Not as of now: it may have moved while the brokers were asked, and never move again.
+            let until = Until::Flowing(stuck.acked);
             self.shared.blocks.set(&Some(Arc::clone(&topic.name)), failure, until);
         }
     }

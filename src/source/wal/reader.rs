@@ -326,9 +326,7 @@ impl Reader {
             if self.changes.is_empty() || *self.channels.order.borrow() != Order::Read {
                 return;
             }
-            if self.hand_over().is_err() {
-                return;
-            }
+            self.hand_over();
         }
     }
 
