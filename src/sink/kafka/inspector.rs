@@ -109,7 +109,10 @@ impl Inspector {
             Phase::Open if lock(&self.shared.stuck).contains_key(&topic.index) => {
                 looked + LOOK_STUCK
             }
-            Phase::Open if !self.shared.has_connection() => looked + LOOK_DISCONNECTED,
+            // Deliveries may flow again before a question is answered again: ask, and say so.
+            Phase::Open if !self.shared.has_connection() || self.unreachable_since.is_some() => {
+                looked + LOOK_DISCONNECTED
+            }
             Phase::Open => looked + LOOK,
         }
     }
