@@ -2,9 +2,7 @@
 # shellcheck shell=bash
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-STATE=$(realpath -ms -- "${PGOUTBOX_SERVICES_DIR:-$REPOSITORY/.services}")
-DIST=$(realpath -ms -- "${PGOUTBOX_SERVICES_DIST:-$STATE/dist}")
-readonly REPOSITORY STATE DIST
+readonly REPOSITORY
 
 say() { printf '%s\n' "$*"; }
 
@@ -62,6 +60,29 @@ writable_directory() {
     local dir=$1 variable=$2
     if mkdir -p "$dir" 2>/dev/null && [[ -w $dir ]]; then return; fi
     die "cannot write to $dir: set $variable to a directory of your own"
+}
+
+# Sets STATE and DIST. A set of a name has a state of its own in the common directory, and shares what is unpacked there.
+find_directories() {
+    local root
+    root=$(default_directory)
+    STATE=$(realpath -ms -- "${PGOUTBOX_SERVICES_DIR:-$root${PGOUTBOX_SERVICES_SET:+/$PGOUTBOX_SERVICES_SET}}")
+    DIST=$(realpath -ms -- "${PGOUTBOX_SERVICES_DIST:-${PGOUTBOX_SERVICES_DIR:-$root}/dist}")
+    readonly STATE DIST
+}
+
+# The repository's `.services`; or one below /var/tmp where the repository is closed to the accounts that root's servers
+# run as (a clone in /root).
+default_directory() {
+    local fallback
+    if ! is_root || as nobody test -x "$REPOSITORY" 2>/dev/null; then
+        echo "$REPOSITORY/.services"
+        return
+    fi
+    fallback=/var/tmp/pgoutbox-$(cksum <<<"$REPOSITORY" | cut -d ' ' -f 1)
+    [[ -d $fallback ]] || mkdir -m 755 "$fallback"
+    [[ -O $fallback ]] || die "$fallback belongs to somebody else: set PGOUTBOX_SERVICES_DIR to a directory of your own"
+    echo "$fallback"
 }
 
 is_root() { ((EUID == 0)); }

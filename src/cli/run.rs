@@ -7,17 +7,21 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::{ConfigArgs, init, runtime};
 use crate::config::Config;
-use crate::failure::Failure;
+use crate::failure::{Class, Failure};
 use crate::http;
 use crate::relay::{Options, Stop, Supervisor};
 use crate::status::Status;
 
 /// How long a new slot may wait for open transactions.
 const INIT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Between two tries of `--init`.
+const INIT_PAUSE: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,35 +49,63 @@ pub(super) struct RunArgs {
 /// Runs the relay until it is told to stop.
 pub(super) fn run(arguments: RunArgs) -> Result<ExitCode, Failure> {
     let config = arguments.config.load()?;
+    let init = arguments.init.then_some(init::Options {
+        url: None,
+        create_table: arguments.create_table,
+        timeout: INIT_TIMEOUT,
+    });
     let runtime = runtime()?;
-    if arguments.init {
-        let options = init::Options {
-            url: None,
-            create_table: arguments.create_table,
-            timeout: INIT_TIMEOUT,
-        };
-        runtime.block_on(init::init(&config, &options, &mut io::stderr()))?;
-    }
-    let options = Options { skip: arguments.skip };
-    let outcome = runtime.block_on(run_relay(config, options));
+    let outcome = runtime.block_on(run_relay(config, Options { skip: arguments.skip }, init));
     // Nothing that is still running holds the exit up.
     runtime.shutdown_background();
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-async fn run_relay(config: Config, options: Options) -> Result<(), Failure> {
+async fn run_relay(
+    config: Config,
+    options: Options,
+    init: Option<init::Options>,
+) -> Result<(), Failure> {
     let (name, listen) = (config.name.clone(), config.http_listen);
     info!(relay = name, version = env!("CARGO_PKG_VERSION"), "starting");
-    let supervisor = Supervisor::new(config, options)?;
+    let supervisor = Supervisor::new(config.clone(), options)?;
     let status =
         Status::new(name, supervisor.status(), supervisor.metrics(), supervisor.liveness());
     let _server = match listen {
         Some(listen) => Some(http::serve(listen, status).await?),
         None => None,
     };
-    let (ask, stop) = Stop::new();
+    let (ask, mut stop) = Stop::new();
     tokio::spawn(listen_for_signals(signals()?, ask));
+    if let Some(init) = init {
+        make_what_is_missing(&config, &init, &mut stop).await?;
+    }
     supervisor.run(stop).await
+}
+
+/// Does what `init` does, or waits for a server that is not there yet, until a stop is asked for.
+async fn make_what_is_missing(
+    config: &Config,
+    options: &init::Options,
+    stop: &mut Stop,
+) -> Result<(), Failure> {
+    loop {
+        let mut out = io::stderr();
+        let done = tokio::select! {
+            () = stop.requested() => return Ok(()),
+            done = init::init(config, options, &mut out) => done,
+        };
+        match done {
+            Err(failure) if failure.class() == Class::Transient => {
+                warn!(%failure, "cannot start yet");
+            }
+            done => return done,
+        }
+        tokio::select! {
+            () = stop.requested() => return Ok(()),
+            () = sleep(INIT_PAUSE) => {}
+        }
+    }
 }
 
 fn signals() -> Result<[Signal; 2], Failure> {

@@ -52,6 +52,9 @@ pub(super) struct Relay {
     /// The next session's first delivery: ids are never used twice, so that a late report of an
     /// earlier session is known for what it is.
     pub(super) next_delivery: u64,
+    /// Why a stream broke for good: until a later one has got further, it has not helped that it was
+    /// begun again.
+    pub(super) setback: Option<Failure>,
 }
 
 /// How a session ended.
@@ -94,22 +97,17 @@ pub(super) struct Session<'a> {
     /// A stop was asked for, and the transaction that was open then is whole.
     at_boundary: bool,
     source_halt: Option<Failure>,
-    /// Why the stream before this one broke; until this one has got further, it has not helped that
-    /// it was begun again.
-    broken: Option<Failure>,
     ended: Vec<Ended>,
     saboteur: Saboteur,
 }
 
 impl<'a> Session<'a> {
-    /// `confirmed` is what the slot has confirmed already, `broken` why the last stream broke where
-    /// this one may break for the same reason.
+    /// `confirmed` is what the slot has confirmed already.
     pub(super) fn new(
         relay: &'a mut Relay,
         source: WalSource,
         guard: Guard,
         confirmed: Position,
-        broken: Option<Failure>,
     ) -> Self {
         let first = relay.next_delivery;
         let now = Instant::now();
@@ -129,7 +127,6 @@ impl<'a> Session<'a> {
             phase: Phase::Running,
             at_boundary: false,
             source_halt: None,
-            broken,
             ended: Vec::new(),
             saboteur: Saboteur::default(),
         }
@@ -259,7 +256,7 @@ impl<'a> Session<'a> {
             }
             Change::Event(event) => self.take_event(event),
             Change::Commit(position) => {
-                self.broken = None;
+                self.relay.setback = None;
                 self.ledger.commit(position);
                 if sabotage::active(Fault::ConfirmEarly) {
                     self.source.confirm(position);
@@ -267,7 +264,7 @@ impl<'a> Session<'a> {
                 self.at_boundary = !matches!(self.phase, Phase::Running);
             }
             Change::Progress(position) => {
-                self.broken = None;
+                self.relay.setback = None;
                 self.ledger.progress(position);
             }
             Change::Halt(failure) => {
@@ -473,7 +470,7 @@ impl<'a> Session<'a> {
             stopping.then_some(State::Stopping),
             lost,
             self.source_halt.as_ref().map(halted),
-            self.broken.as_ref().map(halted),
+            self.relay.setback.as_ref().map(halted),
             self.guard.coverage_lost().as_ref().map(halted),
             self.relay.poison.state(),
         ];

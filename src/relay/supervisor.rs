@@ -148,16 +148,10 @@ impl Supervisor {
             grace_period: config.grace_period,
             exit_on_halt: config.on_halt == OnHalt::Exit,
             next_delivery: 0,
+            setback: None,
         };
-        let mut sessions = Sessions {
-            config,
-            settings,
-            relay,
-            liveness,
-            resume: None,
-            has_streamed: false,
-            broken: None,
-        };
+        let mut sessions =
+            Sessions { config, settings, relay, liveness, resume: None, has_streamed: false };
         let outcome = sessions.run(stop).await;
         for outgoing in sessions.relay.outgoing {
             // What matters has been waited for; this only closes the connections.
@@ -229,9 +223,6 @@ struct Sessions {
     /// Where this process knows everything to be settled, and on which server.
     resume: Option<(Identity, Position)>,
     has_streamed: bool,
-    /// Why the last stream broke, where that will not go away by itself: the next one has to get
-    /// further before the relay counts as streaming again.
-    broken: Option<Failure>,
 }
 
 /// A source that streams, with all that a session needs.
@@ -267,8 +258,7 @@ impl Sessions {
                     self.has_streamed = true;
                     let identity = started.source.identity.clone();
                     let Started { source, guard, confirmed } = started;
-                    let broken = self.broken.take();
-                    let session = Session::new(&mut self.relay, source, guard, confirmed, broken);
+                    let session = Session::new(&mut self.relay, source, guard, confirmed);
                     let began = Instant::now();
                     match session.run(stop.clone()).await {
                         End::Stopped => return Ok(()),
@@ -282,7 +272,7 @@ impl Sessions {
                             self.relay.publisher.update(|status| status.reconnects += 1);
                             let failure = self.explain(failure, position).await;
                             if failure.class() != Class::Transient {
-                                self.broken = Some(failure.clone());
+                                self.relay.setback = Some(failure.clone());
                             }
                             self.failed(failure)?
                         }
@@ -399,7 +389,9 @@ impl Sessions {
     fn failed(&self, failure: Failure) -> Result<Pauses, Failure> {
         if failure.class() == Class::Transient {
             warn!(%failure, "no source yet; trying again");
-            self.relay.publisher.state(State::Starting);
+            if self.relay.setback.is_none() {
+                self.relay.publisher.state(State::Starting);
+            }
             return Ok(RETRY);
         }
         if !self.has_streamed || self.relay.exit_on_halt {

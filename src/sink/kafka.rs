@@ -146,6 +146,7 @@ impl KafkaSink {
         match send(producer, id, event, &topic.name, partition) {
             Ok(()) => {
                 topic.sent(partition);
+                self.shared.wake_driver();
                 true
             }
             Err(Code::QueueFull) => {

@@ -88,7 +88,7 @@ async fn random_refusals(seed: u64) {
     let mut expected: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for number in 0..200 {
         let key = format!("key-{}", random() % 9);
-        let is_poison = random() % 40 == 0;
+        let is_poison = random().is_multiple_of(40);
         let mut value = format!("{number}|").into_bytes();
         value.resize(if is_poison { TOO_LARGE } else { 20 + (random() % 200) as usize }, b'.');
         if !is_poison {
@@ -139,25 +139,90 @@ async fn a14_a_missing_topic_blocks_itself_only_and_flows_once_it_exists() {
     assert_eq!(relay.blocked(&invoice).as_deref(), Some("UNKNOWN_TOPIC_OR_PART"));
     broker.create_named(&invoice, 1, &[]).await;
     relay.run_to_end().await;
-    let values: Vec<u8> = broker.read(&invoice).into_iter().map(|(_, value)| value[0]).collect();
-    assert_eq!(values, Vec::from_iter(0..10));
+    assert_eq!(first_bytes(&broker, &invoice), Vec::from_iter(0..10));
     assert!(relay.blocked(&invoice).is_none(), "unblocked");
     relay.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a14_a_topic_that_may_not_be_written_flows_after_the_grant() {
+    let broker = Broker::private(&[]).await;
+    let (invoice, order) = (broker.create(1, &[]).await, broker.create(1, &[]).await);
+    broker.grant("Describe", &invoice);
+    broker.grant("Write", &order);
+    let mut relay = Relay::with(&broker.login("secret"), &[]).await.expect("the sink starts");
+    for number in 0..10u8 {
+        relay.push([event(&invoice, "k", vec![number]), event(&order, "k", vec![number])]);
+    }
+    relay.run_until(|relay| relay.blocked(&invoice).is_some()).await;
+    assert_eq!(relay.blocked(&invoice).as_deref(), Some("TOPIC_AUTHORIZATION_FAILED"));
+    assert!(broker.read(&invoice).is_empty());
+    broker.grant("Write", &invoice);
+    relay.run_to_end().await;
+    assert_eq!(first_bytes(&broker, &invoice), Vec::from_iter(0..10));
+    assert_eq!(first_bytes(&broker, &order), Vec::from_iter(0..10));
+    relay.run_until(|relay| !relay.any_blocked()).await;
+    relay.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_password_stops_the_start() {
+    let broker = Broker::private(&[]).await;
+    let failure = Relay::with(&broker.login("wrong"), &[]).await.err().expect("must fail");
+    assert_eq!(failure.class(), Class::Fixable);
+    assert_eq!(failure.peer_code(), Some("_AUTHENTICATION"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a04_too_few_replicas_are_named_and_nothing_is_lost() {
-    let broker = Broker::private(&["default.replication.factor=1"]).await;
+    let broker = Broker::cluster(2, &[]).await;
+    let topic = broker.create(1, &[("min.insync.replicas", "2")]).await;
+    let mut relay = Relay::start(&broker, &[&topic]).await;
+    broker.stop_process(1);
+    relay.push((0..20u8).map(|number| event(&topic, "k", vec![number])));
+    relay.run_until(|relay| relay.blocked(&topic).is_some()).await;
+    assert_eq!(relay.blocked(&topic).as_deref(), Some("NOT_ENOUGH_REPLICAS"));
+    broker.start_process(1).await;
+    relay.run_to_end().await;
+    assert_eq!(first_bytes(&broker, &topic), Vec::from_iter(0..20));
+    relay.run_until(|relay| !relay.any_blocked()).await;
+    relay.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_is_away_is_told_and_waited_for() {
+    let broker = Broker::private(&[]).await;
     let topic = broker.create(1, &[]).await;
     let mut relay = Relay::start(&broker, &[&topic]).await;
-    broker.stop_process();
+    broker.stop_process(0);
     relay.push((0..20u8).map(|number| event(&topic, "k", vec![number])));
     relay.run_until(Relay::any_blocked).await;
-    broker.start_process().await;
+    broker.start_process(0).await;
     relay.run_to_end().await;
-    let values: Vec<u8> = broker.read(&topic).into_iter().map(|(_, value)| value[0]).collect();
-    assert_eq!(values, Vec::from_iter(0..20));
+    assert_eq!(first_bytes(&broker, &topic), Vec::from_iter(0..20));
+    relay.run_until(|relay| !relay.any_blocked()).await;
     relay.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_deleted_under_way_is_told_and_flows_again() {
+    let broker = Broker::private(&["auto.create.topics.enable=false"]).await;
+    let topic = broker.create(1, &[]).await;
+    let mut relay = Relay::start(&broker, &[&topic]).await;
+    relay.push([event(&topic, "k", vec![0])]);
+    relay.run_to_end().await;
+    broker.delete(&topic).await;
+    relay.push((1..20u8).map(|number| event(&topic, "k", vec![number])));
+    relay.run_until(|relay| relay.blocked(&topic).is_some()).await;
+    broker.create_named(&topic, 1, &[]).await;
+    relay.run_to_end().await;
+    assert_eq!(first_bytes(&broker, &topic), Vec::from_iter(1..20));
+    relay.stop().await;
+}
+
+/// The first byte of every value, in order.
+fn first_bytes(broker: &Broker, topic: &Topic) -> Vec<u8> {
+    broker.read(topic).into_iter().map(|(_, value)| value[0]).collect()
 }
 
 /// A small generator whose runs can be repeated.

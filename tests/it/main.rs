@@ -28,4 +28,5 @@ mod life;
 mod events;
 mod kafka_sink;
 mod setup;
+mod start;
 mod layering;

@@ -15,6 +15,7 @@ mod http;
 mod settings;
 mod certificates;
 mod relay;
+mod refusal;
 
 pub(crate) use certificates::Certificates;
 pub(crate) use cluster::{Cluster, Sql};
@@ -24,6 +25,7 @@ pub(crate) use private_postgres::PrivatePostgres;
 pub(crate) use process::Process;
 pub(crate) use proxy::Proxy;
 pub(crate) use reader::{Reader, Record, first_texts};
+pub(crate) use refusal::{Refusal, typed};
 pub(crate) use relay::Relay;
 pub(crate) use services::{Server, kafka_brokers};
 pub(crate) use settings::Settings;

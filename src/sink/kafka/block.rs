@@ -1,4 +1,6 @@
-//! What does not move at the moment, and why: one place that reports it, logs it and counts it.
+//! What does not move at the moment, and why.
+//!
+//! The relay logs what it is told of; what lasts is logged again here, now and then.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +9,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::failure::{Class, Failure};
-use crate::metrics::SinkMetrics;
 use crate::sink::{Mailbox, Report};
 
 /// How often an unchanged cause is logged again.
@@ -23,8 +24,19 @@ pub(super) enum Until {
     Said,
     /// Once more of the destination's deliveries than these are acknowledged.
     Acked(u64),
-    /// The same, and none of its partitions is stuck.
+    /// The same, or nothing is out for it, and none of its partitions is stuck.
     Flowing(u64),
+}
+
+/// What a destination has done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    /// Deliveries acknowledged.
+    pub(super) acked: u64,
+    /// Whether deliveries are out.
+    pub(super) is_out: bool,
+    /// Whether one of its partitions does not move.
+    pub(super) is_stuck: bool,
 }
 
 /// The destinations that do not move.
@@ -32,7 +44,6 @@ pub(super) enum Until {
 pub(super) struct Blocks {
     sink: String,
     mailbox: Mailbox,
-    metrics: SinkMetrics,
     entries: Mutex<BTreeMap<Name, Block>>,
 }
 
@@ -44,8 +55,8 @@ struct Block {
 }
 
 impl Blocks {
-    pub(super) fn new(sink: &str, mailbox: Mailbox, metrics: SinkMetrics) -> Self {
-        Self { sink: sink.to_owned(), mailbox, metrics, entries: Mutex::default() }
+    pub(super) fn new(sink: &str, mailbox: Mailbox) -> Self {
+        Self { sink: sink.to_owned(), mailbox, entries: Mutex::default() }
     }
 
     /// The destination does not move because of `failure`. Reported when the cause is new.
@@ -61,13 +72,11 @@ impl Blocks {
             }
             return;
         }
-        self.log(name, &failure);
         let report = Report::Blocked {
             destination: name.as_deref().map(str::to_owned),
             failure: failure.clone(),
         };
         entries.insert(name.clone(), Block { failure, logged: now, until });
-        self.metrics.blocked.set(1);
         self.mailbox.put(report);
     }
 
@@ -76,22 +85,20 @@ impl Blocks {
         let mut entries = self.entries();
         if entries.get(name).is_some_and(|block| block.until == Until::Said) {
             entries.remove(name);
-            self.report_clear(name, entries.is_empty());
+            self.report_clear(name);
         }
     }
 
-    /// Clears what waits for acknowledgements and had some: `acked` gives a destination's count,
-    /// `is_stuck` whether a partition of it is.
-    pub(super) fn clear_moved(
-        &self,
-        acked: impl Fn(&Name) -> u64,
-        is_stuck: impl Fn(&Name) -> bool,
-    ) {
+    /// Clears what waits for acknowledgements, and had them.
+    pub(super) fn clear_moved(&self, progress: impl Fn(&Name) -> Progress) {
         let mut entries = self.entries();
-        let has_moved = |name: &Name, block: &Block| match block.until {
-            Until::Said => false,
-            Until::Acked(before) => acked(name) > before,
-            Until::Flowing(before) => acked(name) > before && !is_stuck(name),
+        let has_moved = |name: &Name, block: &Block| {
+            let Progress { acked, is_out, is_stuck } = progress(name);
+            match block.until {
+                Until::Said => false,
+                Until::Acked(before) => acked > before,
+                Until::Flowing(before) => !is_stuck && (acked > before || !is_out),
+            }
         };
         let moved: Vec<Name> = entries
             .iter()
@@ -100,7 +107,7 @@ impl Blocks {
             .collect();
         for name in moved {
             entries.remove(&name);
-            self.report_clear(&name, entries.is_empty());
+            self.report_clear(&name);
         }
     }
 
@@ -109,18 +116,16 @@ impl Blocks {
         self.entries().get(name).and_then(|block| block.failure.peer_code().map(str::to_owned))
     }
 
-    fn report_clear(&self, name: &Name, last: bool) {
-        self.metrics.blocked.set(i64::from(!last));
-        tracing::info!(sink = %self.sink, topic = name.as_deref(), "deliveries move again");
+    fn report_clear(&self, name: &Name) {
         self.mailbox.put(Report::Unblocked { destination: name.as_deref().map(str::to_owned) });
     }
 
     fn log(&self, name: &Name, failure: &Failure) {
         let (sink, topic, hint) = (&self.sink, name.as_deref(), failure.way_out());
         if failure.class() == Class::Transient {
-            tracing::warn!(%sink, topic, %failure, hint, "deliveries do not move");
+            tracing::warn!(%sink, topic, %failure, hint, "deliveries still do not move");
         } else {
-            tracing::error!(%sink, topic, %failure, hint, "deliveries do not move");
+            tracing::error!(%sink, topic, %failure, hint, "deliveries still do not move");
         }
     }
 
@@ -137,12 +142,10 @@ fn is_same(a: &Failure, b: &Failure) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Metrics;
 
     fn blocks() -> (Blocks, Mailbox) {
-        let metrics = Metrics::new("r", ["s"]).expect("metrics").sink("s").expect("sink").clone();
         let mailbox = Mailbox::default();
-        (Blocks::new("s", mailbox.clone(), metrics), mailbox)
+        (Blocks::new("s", mailbox.clone()), mailbox)
     }
 
     fn reports(mailbox: &Mailbox) -> Vec<&'static str> {
@@ -166,10 +169,9 @@ mod tests {
         assert_eq!(reports(&mailbox), ["blocked"]);
         blocks.set(&topic, failure("LEADER_NOT_AVAILABLE"), Until::Acked(3));
         assert_eq!(reports(&mailbox), ["blocked"]);
-        blocks.clear_moved(|_| 3, |_| false);
+        blocks.clear_moved(|_| Progress { acked: 3, ..Default::default() });
         assert!(reports(&mailbox).is_empty());
-        blocks.clear_moved(|_| 4, |_| false);
+        blocks.clear_moved(|_| Progress { acked: 4, ..Default::default() });
         assert_eq!(reports(&mailbox), ["unblocked"]);
-        assert_eq!(blocks.metrics.blocked.get(), 0);
     }
 }

@@ -13,19 +13,22 @@ use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::producer::{Producer as _, PurgeConfig};
 use tokio::time::Instant;
 
-use super::block::Until;
+use super::block::{Progress, Until};
 use super::context::{Context, Producer};
 use super::error::{self, Site};
 use super::inspector::NO_PROGRESS;
 use super::shared::{Shared, lock};
 use super::stall::{Stalls, Stuck, StuckTopic};
-use super::topic::Phase;
+use super::topic::{Phase, Topic};
 use super::verdict::{self, Failed, Verdict};
 use crate::failure::{Class, Failure};
-use crate::sink::{Lane, Outcome, Pace, Report};
+use crate::sink::{Outcome, Pace, Report};
 
 /// How long one poll waits: callbacks run at once, what only the loop sees waits this long.
 const POLL: Duration = Duration::from_millis(50);
+
+/// How long the thread rests while nothing is out, unless it is woken.
+const REST: Duration = Duration::from_millis(500);
 
 /// How often stalls are looked for.
 const LOOK: Duration = Duration::from_secs(1);
@@ -63,10 +66,11 @@ enum Cause {
     Planned,
 }
 
-/// A fresh producer, and what it makes known at once.
+/// A fresh producer, and what goes with it.
 struct Fresh {
     producer: Arc<Producer>,
-    reports: Vec<Report>,
+    rejected: Vec<Report>,
+    grown: Vec<(Arc<Topic>, u32)>,
 }
 
 impl Driver {
@@ -85,7 +89,7 @@ impl Driver {
     /// Runs until the sink is stopped.
     pub(super) fn run(mut self, mut producer: Arc<Producer>) {
         loop {
-            producer.poll(POLL);
+            self.poll(&producer);
             if let Some(deadline) = self.shared.stops_at() {
                 return self.finish(producer, deadline);
             }
@@ -94,7 +98,19 @@ impl Driver {
             let Some(cause) = self.cause(&producer, is_hopeless) else { continue };
             let Some(fresh) = self.replace(producer, cause) else { return };
             producer = Arc::clone(&fresh.producer);
-            self.shared.publish(fresh.producer, fresh.reports, self.pace);
+            self.shared.publish(fresh.producer, fresh.rejected, fresh.grown, self.pace);
+        }
+    }
+
+    fn poll(&self, producer: &Producer) {
+        let is_idle = || producer.in_flight_count() == 0;
+        if is_idle() {
+            // The crate's poll spins through the last millisecond of its wait: too much for a relay
+            // that has nothing to do.
+            producer.poll(Duration::ZERO);
+            self.shared.rest(REST, is_idle);
+        } else {
+            producer.poll(POLL);
         }
     }
 
@@ -105,7 +121,7 @@ impl Driver {
         if is_hopeless {
             return Some(Cause::Stuck);
         }
-        let is_ready = |topic: &Arc<super::topic::Topic>| topic.phase() == Phase::Ready;
+        let is_ready = |topic: &Arc<Topic>| topic.phase() == Phase::Ready;
         let planned = self.shared.takes_fresh_producer()
             || self.isolation_is_over()
             || self.shared.topics.all().iter().any(is_ready);
@@ -162,17 +178,16 @@ impl Driver {
     }
 
     fn clear_blocks(&self, stuck: &HashSet<u32>) {
-        let topics = &self.shared.topics;
-        self.shared.blocks.clear_moved(
-            |name| match name {
-                Some(name) => topics.find(name).map_or(0, |topic| topic.total_acked()),
-                None => self.shared.acked(),
-            },
-            |name| {
-                let topic = name.as_ref().and_then(|name| topics.find(name));
-                topic.is_some_and(|topic| stuck.contains(&topic.index))
-            },
-        );
+        self.shared.blocks.clear_moved(|name| {
+            let Some(name) = name else {
+                return Progress { acked: self.shared.acked(), ..Progress::default() };
+            };
+            self.shared.topics.find(name).map_or_else(Progress::default, |topic| Progress {
+                acked: topic.total_acked(),
+                is_out: topic.looks().iter().any(|look| look.sent > look.acked),
+                is_stuck: stuck.contains(&topic.index),
+            })
+        });
     }
 
     /// Empties and drops the producer and makes a fresh one. `None`: the sink was stopped.
@@ -190,8 +205,8 @@ impl Driver {
             doubt = ?verdict.doubt, fatal = fatal.as_ref().map(|(_, reason)| reason.as_str()),
             "replacing the producer"
         );
-        self.count(&failures);
-        let mut reports = self.apply(&verdict);
+        self.count(&failures, &verdict.culprits);
+        let rejected = self.apply(&verdict);
         let is_explained = !verdict.culprits.is_empty()
             || !verdict.suspects.is_empty()
             || !verdict.closed.is_empty()
@@ -207,9 +222,9 @@ impl Driver {
             _ => Pace::OneByOne,
         };
         self.suspects = (self.shared.isolation.left(), Instant::now());
-        reports.extend(self.grow_topics().into_iter().map(Report::Relane));
+        let grown = self.grow_topics();
         let producer = self.build()?;
-        Some(Fresh { producer, reports })
+        Some(Fresh { producer, rejected, grown })
     }
 
     fn nothing_is_out(&mut self) {
@@ -219,9 +234,11 @@ impl Driver {
         self.stalls.clear();
     }
 
-    fn count(&self, failures: &[Failed]) {
+    /// Counts failed deliveries; the relay counts those that it is told of as rejected.
+    fn count(&self, failures: &[Failed], culprits: &[Failed]) {
         for failed in failures {
-            if error::kind(failed.code) != error::Kind::Purged {
+            let is_told = culprits.iter().any(|culprit| culprit.id == failed.id);
+            if error::kind(failed.code) != error::Kind::Purged && !is_told {
                 self.shared.metrics.failed(&error::name(failed.code));
             }
         }
@@ -298,15 +315,13 @@ impl Driver {
         self.shared.pause(longest.mul_f64(rand::random_range(0.5..1.0)))
     }
 
-    /// Takes over changed partition counts; gives the lanes that events may have to leave.
-    fn grow_topics(&self) -> Vec<Lane> {
-        let mut left = Vec::new();
-        for topic in self.shared.topics.all() {
-            if let Some((before, after)) = topic.grow() {
-                left.extend(topic.lanes(before.max(after)));
-            }
-        }
-        left
+    /// Takes over changed partition counts.
+    fn grow_topics(&self) -> Vec<(Arc<Topic>, u32)> {
+        let grow = |topic: Arc<Topic>| {
+            let (before, after) = topic.grow()?;
+            Some((topic, before.max(after)))
+        };
+        self.shared.topics.all().into_iter().filter_map(grow).collect()
     }
 
     /// Makes a producer, again and again if need be. `None`: the sink was stopped.

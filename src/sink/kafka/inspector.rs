@@ -168,6 +168,7 @@ impl Inspector {
             self.shared.open(topic);
         } else {
             topic.set_phase(Phase::Ready);
+            self.shared.wake_driver();
         }
     }
 
@@ -188,6 +189,7 @@ impl Inspector {
                 "partition count changed: keys move to other partitions"
             );
             topic.set_phase(Phase::Ready);
+            self.shared.wake_driver();
             return;
         }
         let stuck = lock(&self.shared.stuck).get(&topic.index).cloned();
@@ -235,7 +237,8 @@ impl Inspector {
             Failure::transient(format!("no broker of `{brokers}` answers")).code(error::name(code))
         });
         let is_late = now.saturating_duration_since(since) >= UNREACHABLE;
-        if is_late || failure.class() == Class::Fixable {
+        let is_missed = !lock(&self.shared.stuck).is_empty();
+        if is_late || is_missed || failure.class() == Class::Fixable {
             self.shared.blocks.set(&None, failure, Until::Said);
         }
     }

@@ -126,6 +126,8 @@ fn common(config: &KafkaConfig, brokers: &str, client_id: &str) -> ClientConfig 
     common
         .set("client.id", client_id)
         .set("socket.keepalive.enable", "true")
+        // After an outage events wait for this, not for the broker.
+        .set("reconnect.backoff.max.ms", "2000")
         // An idle connection that the broker closes is no news.
         .set("log.connection.close", "false")
         .set("enable.metrics.push", "false")

@@ -46,6 +46,7 @@ pub(super) struct Shared {
     room_in: AtomicI64,
     connected: AtomicBool,
     refresh: AtomicBool,
+    resting: AtomicBool,
     client_failure: Mutex<Option<(Instant, Failure)>>,
     stop_at: Mutex<Option<Instant>>,
 }
@@ -62,7 +63,7 @@ impl Shared {
             name: name.to_owned(),
             batch_size: AtomicU32::new(settings.batch_size()),
             settings,
-            blocks: Blocks::new(name, mailbox.clone(), metrics.clone()),
+            blocks: Blocks::new(name, mailbox.clone()),
             mailbox,
             metrics,
             topics: Topics::default(),
@@ -76,6 +77,7 @@ impl Shared {
             room_in: AtomicI64::new(0),
             connected: AtomicBool::new(false),
             refresh: AtomicBool::new(false),
+            resting: AtomicBool::new(false),
             client_failure: Mutex::default(),
             stop_at: Mutex::default(),
         }
@@ -87,20 +89,38 @@ impl Shared {
         lock(&self.producer)
     }
 
-    /// Puts a fresh producer in force with the reports that go with it, [`Report::Reset`] last: until
-    /// the relay has taken that, it would hand over what must come later.
-    pub(super) fn publish(&self, producer: Arc<Producer>, reports: Vec<Report>, pace: Pace) {
+    /// Puts a fresh producer in force, and tells the relay in one go what goes with it: until it has
+    /// taken that, it would hand over what must come later. `grown` are topics whose partitions
+    /// changed, with the larger of the two counts.
+    pub(super) fn publish(
+        &self,
+        producer: Arc<Producer>,
+        mut reports: Vec<Report>,
+        grown: Vec<(Arc<Topic>, u32)>,
+        pace: Pace,
+    ) {
         let mut slot = self.producer();
         *slot = Some(producer);
-        for report in reports {
-            self.mailbox.put(report);
+        reports.push(Report::Reset(pace));
+        // After the reset, by which the relay has everything back in the lanes that it knew.
+        let mut relane = |topic: &Topic, partitions| {
+            reports.extend(topic.lanes(partitions).map(Report::Relane));
+        };
+        grown.iter().for_each(|(topic, partitions)| relane(topic, *partitions));
+        let topics = self.topics.all();
+        let of_phase = |phase| topics.iter().filter(move |topic| topic.phase() == phase);
+        of_phase(Phase::Closed).for_each(|topic| relane(topic, topic.partitions()));
+        let opened: Vec<&Arc<Topic>> = of_phase(Phase::Ready).collect();
+        for topic in &opened {
+            topic.set_phase(Phase::Open);
+            relane(topic, topic.partitions());
         }
-        for topic in self.topics.all() {
-            if topic.phase() == Phase::Ready {
-                self.open(&topic);
-            }
-        }
-        self.mailbox.put_noting(Report::Reset(pace), &self.reset_by);
+        self.mailbox.put_all_noting(reports, |number| {
+            self.reset_by.store(number, Ordering::Release);
+            grown.iter().for_each(|(topic, _)| topic.tell_by(number));
+            opened.iter().for_each(|topic| topic.tell_by(number));
+        });
+        opened.iter().for_each(|topic| self.blocks.clear(&Some(Arc::clone(&topic.name))));
     }
 
     /// Whether the relay knows that the producer in force is a fresh one.
@@ -200,10 +220,8 @@ impl Shared {
     /// Lets events of `topic` flow (again), and tells the relay.
     pub(super) fn open(&self, topic: &Topic) {
         topic.set_phase(Phase::Open);
-        for lane in topic.lanes(topic.partitions()) {
-            // The last one counts: all of them are in the mailbox by then.
-            self.mailbox.put_noting(Report::Relane(lane), &topic.told_by);
-        }
+        let relanes = topic.lanes(topic.partitions()).map(Report::Relane);
+        self.mailbox.put_all_noting(relanes, |number| topic.tell_by(number));
         self.blocks.clear(&Some(Arc::clone(&topic.name)));
     }
 
@@ -223,11 +241,32 @@ impl Shared {
     /// Asks the driver for a fresh producer: what is out for a closed topic is in the way.
     pub(super) fn want_fresh_producer(&self) {
         self.refresh.store(true, Ordering::Release);
+        self.wake_driver();
     }
 
     /// Whether somebody asked for a fresh producer since this was last called.
     pub(super) fn takes_fresh_producer(&self) -> bool {
         self.refresh.swap(false, Ordering::AcqRel)
+    }
+
+    /// Lets the driver's thread wait while `is_idle` holds, until it is woken.
+    pub(super) fn rest(&self, duration: Duration, is_idle: impl Fn() -> bool) {
+        self.resting.store(true, Ordering::SeqCst);
+        // Whoever hands something over from here on wakes us; what came before is seen here.
+        if is_idle() {
+            thread::park_timeout(duration);
+        }
+        self.resting.store(false, Ordering::SeqCst);
+    }
+
+    /// Wakes the driver if it rests.
+    pub(super) fn wake_driver(&self) {
+        let [driver, _] = &self.threads;
+        if self.resting.load(Ordering::SeqCst)
+            && let Some(thread) = driver.get()
+        {
+            thread.unpark();
+        }
     }
 
     /// Wakes the inspector: there is something to look at.

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -117,7 +116,6 @@ fn find_topic(shared: &Shared, producer: &Producer, name: &Arc<str>) -> Result<(
     let deadline = Instant::now() + CREATE;
     let topic = shared.topics.add(name);
     loop {
-        producer.poll(Duration::ZERO);
         let is_late = Instant::now() >= deadline;
         match admin::look(producer, name) {
             Ok(Seen::There(partitions)) => {
@@ -125,7 +123,7 @@ fn find_topic(shared: &Shared, producer: &Producer, name: &Arc<str>) -> Result<(
                     topic.set_limit(limit);
                 }
                 topic.learn_partitions(u32::try_from(partitions.len()).unwrap_or(u32::MAX));
-                topic.told_by.store(0, Ordering::Release);
+                topic.tell_by(0);
                 topic.set_phase(Phase::Open);
                 return Ok(());
             }
@@ -137,7 +135,7 @@ fn find_topic(shared: &Shared, producer: &Producer, name: &Arc<str>) -> Result<(
             Err(code) if is_late => {
                 return Err(shared.settings.site.client(code, &code.to_string()));
             }
-            _ => thread::sleep(Duration::from_millis(100)),
+            _ => producer.poll(Duration::from_millis(100)),
         }
     }
 }

@@ -74,9 +74,9 @@ pub(super) struct Topic {
     /// A partition count to take over when the producer is replaced; 0 for none.
     grown: AtomicU32,
     /// Number of the report by which the relay learns of the partitions, as
-    /// [`Mailbox::put_noting`](crate::sink::Mailbox::put_noting) notes it; until that is taken, the
-    /// relay goes by what it knew.
-    pub(super) told_by: AtomicU64,
+    /// [`Mailbox::put_all_noting`](crate::sink::Mailbox::put_all_noting) notes it; until that is
+    /// taken, the relay goes by what it knew.
+    told_by: AtomicU64,
     closure: Mutex<Option<Closure>>,
 }
 
@@ -111,6 +111,11 @@ impl Topic {
     /// The number of partitions; 0 while it is not known.
     pub(super) fn partitions(&self) -> u32 {
         u32::try_from(self.flows().len()).unwrap_or(0)
+    }
+
+    /// The relay learns of the partitions by the report of this number; 0 for no report.
+    pub(super) fn tell_by(&self, number: u64) {
+        self.told_by.store(number, Ordering::Release);
     }
 
     /// The number of partitions, if the relay, which has taken `taken` reports, knows of it.
@@ -148,7 +153,7 @@ impl Topic {
         let known = self.partitions();
         let changed = count > 0 && count != known;
         changed.then(|| {
-            self.told_by.store(u64::MAX, Ordering::Release);
+            self.tell_by(u64::MAX);
             self.resize(count);
             (known, count)
         })
@@ -293,7 +298,7 @@ mod tests {
         let topic = Topics::default().add(&Arc::from("t"));
         topic.learn_partitions(3);
         assert_eq!(topic.told_partitions(9), None);
-        topic.told_by.store(5, Ordering::Release);
+        topic.tell_by(5);
         assert_eq!(topic.told_partitions(4), None);
         assert_eq!(topic.told_partitions(5), Some(3));
     }

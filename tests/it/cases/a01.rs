@@ -44,7 +44,8 @@ async fn a01_idle_wal_never_passes_an_unacknowledged_event() {
         let database = Database::create(server, "a01d").await;
         let topics = Topics::new(&kafka.brokers(), "a01d");
         topics.create("order", 1, 1, &[]).await;
-        let settings = prepare(&database, &topics).await;
+        let settings =
+            prepare(&database, &topics).await.with("source.postgres.wal_sender_timeout", "2s");
         database.create_witness().await;
         let _relay = Relay::streaming(&settings).await;
         kafka.signal(0, "STOP");

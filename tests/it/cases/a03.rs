@@ -28,16 +28,21 @@ async fn a03_crash_dup(server: Server) {
 
     let workload = Workload {
         transactions: usize::MAX,
-        pace: Some(Duration::from_millis(25)),
+        pace: Some(Duration::from_millis(50)),
         ..Workload::default()
     };
     let load = workload.start(&database).await;
     let mut reader = Reader::new(&topics);
-    for _ in 0..KILLS {
+    for kill in 1..=KILLS {
         let mut relay = Relay::start(&settings);
         // Sometimes while it still starts, sometimes long after.
         let more = rand::rng().random_range(0..300);
         reader.read_count(reader.records().len() + more, SHORT);
+        if kill == KILLS {
+            // What is left to send twice is bounded once the relay has caught up.
+            let end = database.wal_end().await;
+            database.wait_confirmed(end, SHORT).await;
+        }
         relay.kill();
     }
     let history = load.stop().await;

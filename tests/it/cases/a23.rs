@@ -81,6 +81,7 @@ async fn a23_topic_name_of_dots_halts(server: Server) {
         relay.wait_for_log(&["\"level\":\"ERROR\"", &id, name, "not a legal topic"], SHORT).await;
     }
     scene.read("order", &[2]);
+    relay.wait_state("halted", SHORT).await;
     assert_eq!(scene.halted(&relay).await, scene.ids(0..2).await);
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use pgoutbox::config::KafkaConfig;
+use pgoutbox::config::{KafkaConfig, Secret};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
@@ -26,51 +26,89 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Broker {
     address: String,
-    own: Option<Own>,
+    /// Where an ordinary user logs in; empty without [`LOGIN`].
+    login: String,
+    nodes: Vec<Node>,
 }
 
-struct Own {
+/// A process of ours; it ends with the value.
+struct Node {
     home: TempDir,
     process: Mutex<Option<Child>>,
 }
 
+/// The lines by which a broker also takes the user `app`, who may do only what he is granted.
+pub(crate) const LOGIN: &str = "sasl.enabled.mechanisms=PLAIN
+listener.name.login.plain.sasl.jaas.config=\
+org.apache.kafka.common.security.plain.PlainLoginModule required user_app=\"secret\";
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS";
+
 impl Broker {
     /// The development broker.
     pub(crate) fn shared() -> Self {
-        Self { address: variable("KAFKA_BROKERS"), own: None }
+        Self { address: variable("KAFKA_BROKERS"), login: String::new(), nodes: Vec::new() }
     }
 
-    /// A broker with these further lines in its properties; it ends with the value.
+    /// A broker with these further lines in its properties.
     pub(crate) async fn private(properties: &[&str]) -> Self {
-        let home = TempDir::new().expect("a temporary directory");
-        let (port, controller) = (free_port(), free_port());
-        let lines = format!(
-            "process.roles=broker,controller\nnode.id=1\n\
-             controller.quorum.bootstrap.servers=127.0.0.1:{controller}\n\
-             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
-             advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
-             controller.listener.names=CONTROLLER\nlog.dirs={}\n\
-             offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\n\
-             transaction.state.log.min.isr=1\nnum.partitions=3\n{}\n",
-            home.path().join("data").display(),
-            properties.join("\n"),
-        );
-        fs::write(home.path().join("server.properties"), lines).expect("properties");
-        let format = ["kafka.tools.StorageTool", "format", "--standalone", "-t"];
-        let status = java(home.path())
-            .args(format)
-            .args(["AAAAAAAAAAAAAAAAAAAAAA", "-c", "server.properties"])
-            .stdout(Stdio::null())
-            .status();
-        assert!(status.expect("java").success(), "the format failed");
-        let own = Own { home, process: Mutex::new(None) };
-        let broker = Self { address: format!("127.0.0.1:{port}"), own: Some(own) };
-        broker.start_process().await;
+        Self::cluster(1, properties).await
+    }
+
+    /// Brokers of which the first is the controller too.
+    pub(crate) async fn cluster(nodes: u16, properties: &[&str]) -> Self {
+        let (controller, login) = (free_port(), free_port());
+        let mut broker =
+            Self { address: String::new(), login: format!("127.0.0.1:{login}"), nodes: Vec::new() };
+        for id in 1..=nodes {
+            let port = free_port();
+            let is_first = id == 1;
+            let (roles, more, format): (_, _, &[&str]) = match is_first {
+                true => (
+                    "broker,controller",
+                    format!(",LOGIN://127.0.0.1:{login},CONTROLLER://127.0.0.1:{controller}"),
+                    &["--standalone"],
+                ),
+                false => ("broker", String::new(), &[]),
+            };
+            let advertised = if is_first { &format!(",LOGIN://127.0.0.1:{login}") } else { "" };
+            let home = TempDir::new().expect("a temporary directory");
+            let lines = format!(
+                "process.roles={roles}\nnode.id={id}\n\
+                 controller.quorum.bootstrap.servers=127.0.0.1:{controller}\n\
+                 controller.listener.names=CONTROLLER\n\
+                 listener.security.protocol.map=\
+                 PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT\n\
+                 inter.broker.listener.name=PLAINTEXT\n\
+                 listeners=PLAINTEXT://127.0.0.1:{port}{more}\n\
+                 advertised.listeners=PLAINTEXT://127.0.0.1:{port}{advertised}\n\
+                 log.dirs={}\noffsets.topic.replication.factor=1\n\
+                 transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
+                 num.partitions=3\nlog.retention.ms=-1\n{LOGIN}\n{}\n",
+                home.path().join("data").display(),
+                properties.join("\n"),
+            );
+            fs::write(home.path().join("server.properties"), lines).expect("properties");
+            let status = java(home.path())
+                .args(["kafka.tools.StorageTool", "format", "-c", "server.properties"])
+                .args(["-t", "AAAAAAAAAAAAAAAAAAAAAA"])
+                .args(format)
+                .stdout(Stdio::null())
+                .status();
+            assert!(status.expect("java").success(), "the format failed");
+            broker.nodes.push(Node { home, process: Mutex::new(None) });
+            let comma = if is_first { "" } else { "," };
+            broker.address.push_str(&format!("{comma}127.0.0.1:{port}"));
+        }
+        for node in 0..broker.nodes.len() {
+            broker.start_process(node).await;
+        }
         broker
     }
 
-    pub(crate) async fn start_process(&self) {
-        let own = self.own.as_ref().expect("a private broker");
+    /// Starts the process of a node, and waits for all nodes started so far to answer.
+    pub(crate) async fn start_process(&self, node: usize) {
+        let own = &self.nodes[node];
         let log = File::create(own.home.path().join("log")).expect("log");
         let child = java(own.home.path())
             .args(["kafka.Kafka", "server.properties"])
@@ -78,23 +116,49 @@ impl Broker {
             .stderr(log)
             .spawn();
         *own.process.lock().expect("lock") = Some(child.expect("java"));
-        let answers = || {
-            let consumer: BaseConsumer = self.client().create().expect("client");
-            consumer.fetch_metadata(None, Duration::from_secs(1)).is_ok()
-        };
+        let running = |node: &Node| node.process.lock().expect("lock").is_some();
+        let expected = self.nodes.iter().filter(|node| running(node)).count();
         for _ in 0..60 {
-            if answers() {
+            let consumer: BaseConsumer = self.client().create().expect("client");
+            let metadata = consumer.fetch_metadata(None, Duration::from_secs(1));
+            if metadata.is_ok_and(|metadata| metadata.brokers().len() == expected) {
                 return;
             }
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
         panic!("the broker does not answer");
     }
 
-    pub(crate) fn stop_process(&self) {
-        let own = self.own.as_ref().expect("a private broker");
-        if let Some(mut child) = own.process.lock().expect("lock").take() {
+    pub(crate) fn stop_process(&self, node: usize) {
+        if let Some(mut child) = self.nodes[node].process.lock().expect("lock").take() {
             child.kill().expect("kill");
             child.wait().expect("wait");
+        }
+    }
+
+    /// Lets the user `app` do `operation` with `topic`.
+    pub(crate) fn grant(&self, operation: &str, topic: &str) {
+        let status = java(self.nodes[0].home.path())
+            .args(["org.apache.kafka.tools.AclCommand", "--bootstrap-server", &self.address])
+            .args(["--add", "--allow-principal", "User:app"])
+            .args(["--operation", operation, "--topic", topic])
+            .stdout(Stdio::null())
+            .status();
+        assert!(status.expect("java").success(), "the grant failed");
+    }
+
+    /// How the user `app` connects.
+    pub(crate) fn login(&self, password: &str) -> KafkaConfig {
+        let properties = [
+            ("security.protocol", "sasl_plaintext"),
+            ("sasl.mechanism", "PLAIN"),
+            ("sasl.username", "app"),
+            ("sasl.password", password),
+        ];
+        let property = |(name, value): (&str, &str)| (name.to_owned(), Secret::new(value));
+        KafkaConfig {
+            brokers: vec![self.login.clone()],
+            properties: properties.map(property).into(),
         }
     }
 
@@ -115,7 +179,8 @@ impl Broker {
 
     pub(crate) async fn create_named(&self, name: &str, partitions: i32, config: &[(&str, &str)]) {
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("client");
-        let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        let copies = self.nodes.len().max(1).try_into().expect("few");
+        let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(copies));
         for (key, value) in config {
             topic = topic.set(key, value);
         }
@@ -127,6 +192,12 @@ impl Broker {
                 Err((name, code)) => panic!("cannot create {name}: {code}"),
             }
         }
+    }
+
+    pub(crate) async fn delete(&self, topic: &str) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("client");
+        let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
+        admin.delete_topics(&[topic], &options).await.expect("an answer");
     }
 
     /// (partition, value) of everything in the topic, by partition.
@@ -151,8 +222,15 @@ impl Broker {
     ) -> Vec<T> {
         let consumer: BaseConsumer =
             self.client().set("group.id", "none").create().expect("client");
-        let metadata = consumer.fetch_metadata(Some(topic), PATIENCE).expect("metadata");
-        let partitions = metadata.topics()[0].partitions().len();
+        let partitions = loop {
+            let metadata = consumer.fetch_metadata(Some(topic), PATIENCE).expect("metadata");
+            let found = &metadata.topics()[0];
+            // Just created, or its broker has just come back.
+            if found.error().is_none() && found.partitions().iter().all(|one| one.leader() >= 0) {
+                break found.partitions().len();
+            }
+            consumer.poll(Duration::from_millis(50));
+        };
         let mut records = Vec::new();
         for partition in 0..i32::try_from(partitions).expect("few") {
             let (low, high) = consumer.fetch_watermarks(topic, partition, PATIENCE).expect("ends");
@@ -163,7 +241,8 @@ impl Broker {
             list.add_partition_offset(topic, partition, Offset::Offset(low)).expect("offset");
             consumer.assign(&list).expect("assign");
             loop {
-                let message = consumer.poll(PATIENCE).expect("a record").expect("no error");
+                // A connection that was lost is made again by the client itself.
+                let Ok(message) = consumer.poll(PATIENCE).expect("a record") else { continue };
                 records.push(read(&message));
                 if message.offset() + 1 >= high {
                     break;
@@ -180,7 +259,7 @@ impl Broker {
     }
 }
 
-impl Drop for Own {
+impl Drop for Node {
     fn drop(&mut self) {
         if let Some(mut child) = self.process.lock().expect("lock").take() {
             child.kill().ok();

@@ -104,7 +104,7 @@ impl Relay {
     }
 
     pub(crate) async fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
-        let limit = Duration::from_secs(60);
+        let limit = Duration::from_secs(90);
         let run = async {
             while !done(self) {
                 self.step().await;

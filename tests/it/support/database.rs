@@ -169,7 +169,9 @@ impl Database {
         );
         let row = self.sql.rows(&query).await.into_iter().next()?;
         let [pid, sent, reply_time] = row.try_into().unwrap();
-        Some(Walsender { pid: pid?.parse().unwrap(), sent: sent?.parse().unwrap(), reply_time })
+        // Nothing has been sent yet on a server where nothing happens.
+        let sent = sent.map_or(Lsn::ZERO, |sent| sent.parse().unwrap());
+        Some(Walsender { pid: pid?.parse().unwrap(), sent, reply_time })
     }
 
     /// Watches the slot's connection for as long as it takes the relay to send `count` status

@@ -135,7 +135,13 @@ impl PrivatePostgres {
 }
 
 fn launch(dir: &Path, server: Server) -> Process {
-    let mut command = server_command(server.programs().join("postgres"));
+    let programs = server.programs();
+    let mut command = server_command(programs.join("postgres"));
+    // A standby's receiver must not meet the system's older libpq.
+    let libraries = programs.join("../lib");
+    if libraries.join("libpq.so.5").exists() {
+        command.env("LD_LIBRARY_PATH", libraries);
+    }
     Process::start(command.arg("-D").arg(dir.join("data")), &dir.join("log"))
 }
 

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -19,6 +19,7 @@ pub(crate) struct Relay {
     process: Process,
     port: u16,
     lines: Lines,
+    collectors: Vec<JoinHandle<()>>,
     _file: ConfigFile,
 }
 
@@ -48,10 +49,12 @@ impl Relay {
             .spawn()
             .unwrap();
         let lines = Lines::default();
-        collect(child.stdout.take().unwrap(), &lines);
-        collect(child.stderr.take().unwrap(), &lines);
+        let collectors = vec![
+            collect(child.stdout.take().unwrap(), &lines),
+            collect(child.stderr.take().unwrap(), &lines),
+        ];
         let process = Process::new(child);
-        Self { process, port: settings.http_port(), lines, _file: file }
+        Self { process, port: settings.http_port(), lines, collectors, _file: file }
     }
 
     /// Starts the relay and waits until it streams.
@@ -80,6 +83,33 @@ impl Relay {
     /// All it has printed so far.
     pub(crate) fn log(&self) -> String {
         self.lines.lock().unwrap().join("\n")
+    }
+
+    /// All it has printed, once it has ended.
+    pub(crate) fn whole_log(&mut self) -> String {
+        assert!(self.process.ended().is_some(), "the relay runs still");
+        for collector in self.collectors.drain(..) {
+            collector.join().unwrap();
+        }
+        self.log()
+    }
+
+    /// The events that a stdout sink has printed so far.
+    pub(crate) fn printed(&self) -> Vec<Value> {
+        let lines = self.lines.lock().unwrap();
+        let events = lines.iter().filter(|line| line.starts_with("{\"id\":"));
+        events.map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Waits until a stdout sink has printed as many events.
+    pub(crate) async fn wait_printed(&mut self, count: usize, deadline: Duration) -> Vec<Value> {
+        let lines = Arc::clone(&self.lines);
+        let is_event = |line: &&String| line.starts_with("{\"id\":");
+        self.wait(&format!("{count} events on standard output"), deadline, async || {
+            (lines.lock().unwrap().iter().filter(is_event).count() >= count).then_some(())
+        })
+        .await;
+        self.printed()
     }
 
     /// Waits for a line that holds all of the words.
@@ -184,19 +214,19 @@ impl Drop for Relay {
     fn drop(&mut self) {
         if thread::panicking() {
             let lines = self.lines.lock().unwrap();
-            let from = lines.len().saturating_sub(40);
+            let from = lines.len().saturating_sub(100);
             eprintln!("the relay's last lines:\n{}", lines[from..].join("\n"));
         }
     }
 }
 
-fn collect(stream: impl Read + Send + 'static, lines: &Lines) {
+fn collect(stream: impl Read + Send + 'static, lines: &Lines) -> JoinHandle<()> {
     let lines = Arc::clone(lines);
     thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             lines.lock().unwrap().push(line);
         }
-    });
+    })
 }
 
 /// Both streams of a command that has ended.

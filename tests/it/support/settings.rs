@@ -31,6 +31,28 @@ impl Settings {
         }))
     }
 
+    /// The same table, slot and publication, to standard output.
+    pub(crate) fn stdout(database: &Database) -> Self {
+        Self(json!({
+            "name": "orders",
+            "source": {"postgres": {
+                "url": database.relay_url(),
+                "slot": database.name(),
+                "publication": database.name(),
+            }},
+            "sinks": {"out": {"stdout": {}}},
+            "http": {"listen": format!("127.0.0.1:{}", free_port())},
+        }))
+    }
+
+    /// Only where the server is, and a free port: everything else by default.
+    pub(crate) fn bare(database: &Database) -> Self {
+        Self(json!({
+            "source": {"postgres": {"url": database.relay_url()}},
+            "http": {"listen": format!("127.0.0.1:{}", free_port())},
+        }))
+    }
+
     /// Sets one key, named by its path with dots: `source.postgres.window`.
     #[must_use]
     pub(crate) fn with(mut self, path: &str, value: impl Into<Value>) -> Self {

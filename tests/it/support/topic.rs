@@ -15,18 +15,13 @@ use super::{SHORT, wait_until};
 pub(crate) struct Topics {
     brokers: String,
     prefix: String,
-    admin: AdminClient<DefaultClientContext>,
 }
 
 impl Topics {
     /// A fresh prefix on a cluster.
     pub(crate) fn new(brokers: &str, hint: &str) -> Self {
         let suffix = Uuid::new_v4().simple().to_string();
-        Self {
-            brokers: brokers.to_owned(),
-            prefix: format!("it.{hint}.{}.", &suffix[..8]),
-            admin: ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap(),
-        }
+        Self { brokers: brokers.to_owned(), prefix: format!("it.{hint}.{}.", &suffix[..8]) }
     }
 
     pub(crate) fn brokers(&self) -> &str {
@@ -42,6 +37,11 @@ impl Topics {
         format!("{}{word}", self.prefix)
     }
 
+    /// A fresh client: an old one may still ask a broker that was killed.
+    fn admin(&self) -> AdminClient<DefaultClientContext> {
+        ClientConfig::new().set("bootstrap.servers", &self.brokers).create().unwrap()
+    }
+
     /// Creates a topic, on as many brokers as `copies` says.
     pub(crate) async fn create(
         &self,
@@ -55,7 +55,7 @@ impl Topics {
         for (key, value) in config {
             topic = topic.set(key, value);
         }
-        let results = self.admin.create_topics([&topic], &options()).await.unwrap();
+        let results = self.admin().create_topics([&topic], &options()).await.unwrap();
         results.into_iter().for_each(|result| drop(result.unwrap()));
     }
 
@@ -66,7 +66,7 @@ impl Topics {
         for (key, value) in config {
             change = change.set(key, value);
         }
-        let results = self.admin.alter_configs([&change], &options()).await.unwrap();
+        let results = self.admin().alter_configs([&change], &options()).await.unwrap();
         results.into_iter().for_each(|result| drop(result.unwrap()));
     }
 
@@ -74,7 +74,7 @@ impl Topics {
     pub(crate) async fn delete(&self, word: &str) {
         let name = self.name(word);
         wait_until(&format!("{name} to go"), SHORT, async || {
-            match self.admin.delete_topics(&[&name], &options()).await.unwrap().remove(0) {
+            match self.admin().delete_topics(&[&name], &options()).await.unwrap().remove(0) {
                 Err((_, RDKafkaErrorCode::UnknownTopicOrPartition)) => Some(()),
                 _ => None,
             }

@@ -1,0 +1,38 @@
+# What a newcomer types. The work is done by cargo and by the scripts in dev/; `make` alone lists the targets.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench soak services-down build-tools
+
+# What the tests need of the crate beyond a release: places where a test may break the relay on purpose.
+FEATURES := --features sabotage
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## orders and payments through a real PostgreSQL and Kafka, judged at the end (DEMO_SECONDS=30)
+	@dev/services install build postgres kafka
+	cargo build --release --locked
+	@dev/demo
+
+test: ## every test, on real servers
+	@dev/services install
+	dev/with-services test postgres kafka -- cargo test --locked $(FEATURES)
+
+check: build-tools ## format and lints, as the CI wants them
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --all-targets $(FEATURES) -- -D warnings
+
+bench: ## speed, latency and memory beside other readers of the same slot; lines to target/bench.jsonl
+	@dev/services install
+	cargo build --release --locked
+	dev/with-services bench postgres kafka -- cargo bench --locked --bench relay
+
+soak: ## the demo for an hour (SOAK_SECONDS=3600)
+	@$(MAKE) --no-print-directory demo DEMO_SECONDS=$(or $(SOAK_SECONDS),3600)
+
+services-down: ## stop servers that an interrupted run has left
+	@for set in '' demo test bench; do PGOUTBOX_SERVICES_SET=$$set dev/services down; done
+
+build-tools:
+	@dev/services install build
