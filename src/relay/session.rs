@@ -418,6 +418,9 @@ impl<'a> Session<'a> {
         let failure = self.source.ended().await;
         let until = Instant::now() + LOST_SOURCE_GRACE;
         self.phase = Phase::Draining { until, why: Why::Lost(failure) };
+        self.relay.metrics.active.set(0);
+        self.relay.metrics.source_connected.set(0);
+        self.publish();
     }
 
     /// The server shuts down and would wait for us: the connection is closed with nothing confirmed

@@ -135,7 +135,7 @@ impl Supervisor {
     pub async fn run(self, mut stop: Stop) -> Result<(), Failure> {
         let bell = Arc::new(Notify::new());
         let Some(outgoing) = self.start_sinks(&bell, &mut stop).await? else { return Ok(()) };
-        let Self { config, settings, options, router, publisher, metrics, .. } = self;
+        let Self { config, settings, options, router, publisher, metrics, liveness } = self;
         let relay = Relay {
             router,
             outgoing,
@@ -150,7 +150,8 @@ impl Supervisor {
             next_delivery: 0,
             setback: None,
         };
-        let mut sessions = Sessions { config, settings, relay, resume: None, has_streamed: false };
+        let mut sessions =
+            Sessions { config, settings, relay, liveness, resume: None, has_streamed: false };
         let outcome = sessions.run(stop).await;
         for outgoing in sessions.relay.outgoing {
             // What matters has been waited for; this only closes the connections.
@@ -170,7 +171,7 @@ impl Supervisor {
         loop {
             let failure = tokio::select! {
                 () = stop.requested() => return Ok(None),
-                started = self.try_start_sinks(bell) => match started {
+                started = self.liveness.while_waiting(self.try_start_sinks(bell)) => match started {
                     Ok(outgoing) => return Ok(Some(outgoing)),
                     Err(failure) => failure,
                 }
@@ -179,7 +180,7 @@ impl Supervisor {
                 return Err(failure);
             }
             warn!(%failure, "cannot start yet");
-            backoff.pause(RETRY, stop).await;
+            self.liveness.while_waiting(backoff.pause(RETRY, stop)).await;
         }
     }
 
@@ -218,6 +219,7 @@ struct Sessions {
     config: Config,
     settings: Settings,
     relay: Relay,
+    liveness: Liveness,
     /// Where this process knows everything to be settled, and on which server.
     resume: Option<(Identity, Position)>,
     has_streamed: bool,
@@ -249,7 +251,7 @@ impl Sessions {
         loop {
             let started = tokio::select! {
                 () = stop.requested() => return Ok(()),
-                started = self.start() => started,
+                started = self.liveness.while_waiting(self.start()) => started,
             };
             let pauses = match started {
                 Ok(started) => {
@@ -279,7 +281,7 @@ impl Sessions {
                 Err(NotStarted::Held(holder)) => self.stand_by(holder),
                 Err(NotStarted::Failed(failure)) => self.failed(failure)?,
             };
-            backoff.pause(pauses, &mut stop).await;
+            self.liveness.while_waiting(backoff.pause(pauses, &mut stop)).await;
         }
     }
 
