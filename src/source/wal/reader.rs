@@ -271,6 +271,7 @@ impl Reader {
         self.heard(wal_end);
         if self.transaction.is_none() {
             self.idle.heard(wal_end);
+            self.channels.coverage.idle.fetch_max(wal_end.as_u64(), Ordering::AcqRel);
             self.channels.coverage.wanted.notify_one();
         }
         // Left to the timer's pace: a server that shuts down asks again as soon as it is answered.
