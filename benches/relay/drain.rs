@@ -12,7 +12,7 @@ use crate::support::{Relay, Settings, Topics, wait_until};
 use crate::usage::{self, Meter};
 
 /// No run takes this long.
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(180);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Socket {
@@ -135,6 +135,7 @@ async fn relay(bench: &Bench, workload: &Workload, socket: Socket, target: Targe
     let topics = Topics::new(&bench.kafka.brokers(), "bench");
     topics.create("bench", 6, 1, &[]).await;
     let settings = settings(bench, workload, &topics, &slot, socket, target);
+    Relay::init(&settings, &bench.database.admin_url());
     let walsender = Meter::start("walsender".to_owned());
     let broker = Meter::start("kafka.Kafka".to_owned());
     let begun = Instant::now();

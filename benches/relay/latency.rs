@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::load::{Bench, PAYLOAD, create_table};
+use crate::load::{Bench, PAYLOAD, create_slot, create_table};
 use crate::report::Report;
 use crate::support::{Relay, SHORT, Settings, Topics, wait_until};
 use crate::usage;
@@ -28,16 +28,13 @@ async fn scene(bench: &Bench, name: &str) -> (Topics, Settings) {
     topics.create("bench", 6, 1, &[]).await;
     let sql = bench.database.sql();
     sql.run(&create_table(name)).await;
-    sql.run(&format!(
-        "CREATE PUBLICATION {name} FOR TABLE {name} WITH (publish = 'insert');
-         SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')"
-    ))
-    .await;
+    create_slot(sql, name, name).await;
     let settings = Settings::new(&bench.database, &topics)
         .with("source.postgres.url", bench.database.admin_url())
         .with("source.postgres.slot", name)
         .with("source.postgres.publication", name)
         .with("source.postgres.tables", serde_json::json!([{"table": format!("public.{name}")}]));
+    Relay::init(&settings, &bench.database.admin_url());
     (topics, settings)
 }
 

@@ -60,11 +60,7 @@ impl Bench {
         let sql = self.database.sql();
         let (table, slot) = (format!("outbox_{size}"), format!("base_{size}"));
         sql.run(&create_table(&table)).await;
-        sql.run(&format!(
-            "CREATE PUBLICATION {table} FOR TABLE {table} WITH (publish = 'insert');
-             SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')"
-        ))
-        .await;
+        create_slot(sql, &table, &slot).await;
         sql.run(&insert(&table, self.rows, size)).await;
         let end = sql.value("SELECT pg_current_wal_insert_lsn()").await.unwrap();
         Workload { size, publication: table.clone(), table, slot, end }
@@ -78,6 +74,14 @@ pub(crate) fn create_table(table: &str) -> String {
            aggregate_id text NOT NULL, event_type text NOT NULL, payload jsonb,
            created_at timestamptz NOT NULL DEFAULT now())"
     )
+}
+
+/// A publication of `table` under its name, and then a slot: one statement each, since a slot cannot be
+/// made in a transaction that has written.
+pub(crate) async fn create_slot(sql: &Sql, table: &str, slot: &str) {
+    sql.run(&format!("CREATE PUBLICATION {table} FOR TABLE {table} WITH (publish = 'insert')"))
+        .await;
+    sql.run(&format!("SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")).await;
 }
 
 fn insert(table: &str, rows: u64, size: u32) -> String {

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::load::{Bench, PAYLOAD, create_table};
+use crate::load::{Bench, PAYLOAD, create_slot, create_table};
 use crate::report::Report;
 use crate::support::{Relay, Settings, Topics, wait_until};
 
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(300);
 
 pub(crate) async fn all(bench: &Bench, report: &mut Report) {
     if report.wants("memory/transaction") {
@@ -27,16 +27,13 @@ async fn peak(bench: &Bench, table: &str, stopped: Duration) -> f64 {
     topics.create("bench", 6, 1, &[]).await;
     let sql = bench.database.sql();
     sql.run(&create_table(table)).await;
-    sql.run(&format!(
-        "CREATE PUBLICATION {table} FOR TABLE {table} WITH (publish = 'insert');
-         SELECT pg_create_logical_replication_slot('{table}', 'pgoutput')"
-    ))
-    .await;
+    create_slot(sql, table, table).await;
     let settings = Settings::new(&bench.database, &topics)
         .with("source.postgres.url", bench.database.admin_url())
         .with("source.postgres.slot", table)
         .with("source.postgres.publication", table)
         .with("source.postgres.tables", json!([{"table": format!("public.{table}")}]));
+    Relay::init(&settings, &bench.database.admin_url());
     let mut relay = Relay::streaming(&settings).await;
     if !stopped.is_zero() {
         bench.kafka.signal(0, "STOP");

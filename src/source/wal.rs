@@ -78,6 +78,8 @@ enum Order {
 pub struct Coverage {
     /// The newest position heard from the server.
     heard: AtomicU64,
+    /// The newest of those that were heard while no transaction was open.
+    idle: AtomicU64,
     /// Idle positions up to here are known to be covered by the publication.
     covered: AtomicU64,
     /// The reader would like the guard to look now.
@@ -88,6 +90,10 @@ impl Coverage {
     /// The newest position heard from the server.
     pub fn heard(&self) -> Lsn {
         Lsn::new(self.heard.load(Ordering::Acquire))
+    }
+
+    fn idle(&self) -> Lsn {
+        Lsn::new(self.idle.load(Ordering::Acquire))
     }
 }
 

@@ -10,8 +10,7 @@ use tokio::time::timeout;
 
 use crate::checker::Workload;
 use crate::support::{
-    Database, KafkaOptions, PrivateKafka, PrivatePostgres, Proxy, Reader, SHORT, Server, Topics,
-    kafka_brokers,
+    Database, PrivatePostgres, Proxy, Reader, SHORT, Server, Topics, kafka_brokers,
 };
 
 on_both_servers!(
@@ -108,37 +107,6 @@ async fn the_reader_tells_null_from_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_private_kafka_asks_for_acls_and_survives_a_kill() {
-    let options = KafkaOptions { acls: true, ..KafkaOptions::default() };
-    let mut kafka = PrivateKafka::start(&options).await;
-    let topics = Topics::new(&kafka.brokers(), "acl");
-    topics.create("order", 1, 1, &[]).await;
-
-    let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", kafka.sasl_brokers()).set("message.timeout.ms", "5000");
-    config.extend(PrivateKafka::sasl_properties().map(|(k, v)| (k.to_owned(), v.to_owned())));
-    assert!(!try_produce(&config, &topics.name("order")), "no ACL allows this");
-    kafka.acl(&["--add", "--allow-principal", "User:relay", "--producer", "--topic", "*"]);
-    assert!(try_produce(&config, &topics.name("order")));
-
-    kafka.kill(0);
-    kafka.start_again(0).await;
-    assert_eq!(Reader::new(&topics).read_to_end().len(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_private_cluster_of_two_misses_a_stopped_broker() {
-    let options = KafkaOptions { two_brokers: true, ..KafkaOptions::default() };
-    let kafka = PrivateKafka::start(&options).await;
-    let topics = Topics::new(&kafka.brokers(), "two");
-    topics.create("order", 1, 2, &[("min.insync.replicas", "2")]).await;
-    kafka.signal(1, "STOP");
-    kafka.wait_ready(1).await;
-    kafka.signal(1, "CONT");
-    kafka.wait_ready(2).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_proxy_holds_bytes_and_a_cut_one_closes() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = Proxy::start(listener.local_addr().unwrap().port()).await;
@@ -171,25 +139,4 @@ fn produce(topics: &Topics, word: &str, partition: i32, pairs: &[Pair<'_>]) {
         producer.send(record).unwrap();
     }
     producer.flush(SHORT).unwrap();
-}
-
-/// Whether one message gets through.
-fn try_produce(config: &ClientConfig, topic: &str) -> bool {
-    let (delivered, outcomes) = std::sync::mpsc::sync_channel(1);
-    let producer: BaseProducer<Outcomes> = config.create_with_context(Outcomes(delivered)).unwrap();
-    producer.send(BaseRecord::<str, str, ()>::with_opaque_to(topic, ()).payload("x")).unwrap();
-    producer.flush(SHORT).unwrap();
-    outcomes.recv().unwrap()
-}
-
-struct Outcomes(std::sync::mpsc::SyncSender<bool>);
-
-impl rdkafka::ClientContext for Outcomes {}
-
-impl rdkafka::producer::ProducerContext for Outcomes {
-    type DeliveryOpaque = ();
-
-    fn delivery(&self, result: &rdkafka::message::DeliveryResult<'_>, (): ()) {
-        self.0.send(result.is_ok()).unwrap();
-    }
 }

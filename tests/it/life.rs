@@ -1,6 +1,7 @@
 //! A relay's life: how it stops, what it survives, and what it says about itself meanwhile.
 
 mod faults;
+mod idle;
 mod standby;
 mod stop;
 

@@ -25,6 +25,7 @@ mod checked;
 mod cases;
 mod connection;
 mod life;
+mod events;
 mod kafka_sink;
 mod setup;
 mod start;

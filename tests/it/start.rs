@@ -24,28 +24,33 @@ on_both_servers!(
 );
 
 /// Configurations that are wrong, each with the place and what is said of it.
-const WRONG: [(&str, &str, &str); 7] = [
+const WRONG: [(&str, &str, &str); 8] = [
     ("source:\n  postgres:\n    urll: x\n", ":3:5:", "did you mean `url`"),
-    ("source: {postgres: {url: x, slot: [1]}}\n", ":1:35:", "text"),
-    ("source:\n  postgres: {url: \"${env:PGOUTBOX_NOT_SET}\"}\n", ":2:19:", "PGOUTBOX_NOT_SET"),
-    ("source: {postgres: {url: x, window: {bytes: 16}}}\n", ":1:45:", "MiB"),
-    ("source: {postgres: {url: x}}\nsinks: {k: {kafka: {brokers: [b]}}}\n", ":2:9:", "slot"),
-    ("source: [unclosed\n", ":2:1:", ""),
-    (
-        "source: {postgres: {url: x}}\nroutes: [{sink: stdout, topic: \"${@lsm}\"}]\n",
-        ":2:",
-        "did you mean `@lsn`",
-    ),
+    ("source: {postgres: {url: x, slot: [1]}}\n", ":1:35:", "not a list"),
+    ("source:\n  postgres: {url: \"${env:PGOUTBOX_NOT_SET}\"}\n", ":2:20:", "PGOUTBOX_NOT_SET"),
+    ("source: {postgres: {url: x, window: {bytes: 16}}}\n", ":1:45:", "1MiB"),
+    ("source: {postgres: {url: x}}\nsinks: {k: {kafka: {brokers: [\"b:1\"]}}}\n", ":2:9:", "slot"),
+    ("source: {postgres: {url: x}}\nroutes: [{sink: nowhere}]\n", ":2:17:", "`nowhere`"),
+    ("source: {postgres: {url: x}}\non_halt: leave\n", ":2:10:", "`stay` or `exit`"),
+    ("source: [unclosed\n", ":1:9:", "YAML"),
 ];
+
+/// A template is compiled by those who route.
+const WRONG_TEMPLATE: &str = "source: {postgres: {url: \"postgres://me@db/shop\"}}
+routes: [{sink: stdout, topic: \"${@lsm}\"}]
+";
 
 /// One error each, with file, line and column, and exit code 2, from every command.
 #[test]
 fn a_wrong_configuration_is_named_with_its_place() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("wrong.yaml");
-    for (text, place, words) in WRONG {
+    let all: &[&str] = &["run", "check", "init"];
+    let template = (WRONG_TEMPLATE, ":2:32:", "`@lsm`", &all[..2]);
+    let wrong = WRONG.map(|(text, place, words)| (text, place, words, all));
+    for (text, place, words, commands) in wrong.into_iter().chain([template]) {
         fs::write(&file, text).unwrap();
-        for command in ["run", "check", "init"] {
+        for command in commands {
             let (code, errors) = ended(command, file.to_str().unwrap());
             let wanted = format!("{}{place}", file.display());
             assert_eq!(code, Some(2), "{errors}");
@@ -73,7 +78,7 @@ fn ended(command: &str, file: &str) -> (Option<i32>, String) {
 async fn a_url_alone_prints_events_from_now_on(server: Server) {
     let database = Database::create(server, "bare").await;
     let settings = Settings::bare(&database);
-    let before = Refusal::of(&settings, &[]).await.says(1, &["`public.outbox`", "does not exist"]);
+    let before = Refusal::of(&settings, &[]).await.says(1, &["`pgoutbox`", "does not exist"]);
     assert!(before.hint.contains("`pgoutbox init"), "{before:?}");
     let output =
         Relay::command(&settings, "init", &["--url", &database.admin_url(), "--create-table"]);

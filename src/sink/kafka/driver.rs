@@ -18,7 +18,7 @@ use super::context::{Context, Producer};
 use super::error::{self, Site};
 use super::inspector::NO_PROGRESS;
 use super::shared::{Shared, lock};
-use super::stall::Stalls;
+use super::stall::{Stalls, Stuck, StuckTopic};
 use super::topic::{Phase, Topic};
 use super::verdict::{self, Failed, Verdict};
 use crate::failure::{Class, Failure};
@@ -148,15 +148,21 @@ impl Driver {
             return false;
         }
         self.looked = now;
-        let looks = self.shared.topics.all().into_iter().flat_map(|topic| topic.looks());
-        let stuck = self.stalls.look(now, STUCK, looks);
-        let mut by_topic: HashMap<u32, Vec<_>> = HashMap::new();
+        let topics = self.shared.topics.all();
+        // In this order: what is acknowledged in between counts as movement.
+        let acked: HashMap<u32, u64> =
+            topics.iter().map(|topic| (topic.index, topic.total_acked())).collect();
+        let stuck = self.stalls.look(now, STUCK, topics.iter().flat_map(|topic| topic.looks()));
+        let mut by_topic: HashMap<u32, StuckTopic> = HashMap::new();
         for partition in stuck {
-            by_topic.entry(partition.topic).or_default().push(partition);
+            let acked = acked.get(&partition.topic).copied().unwrap_or_default();
+            let new = || StuckTopic { acked, partitions: Vec::new() };
+            by_topic.entry(partition.topic).or_insert_with(new).partitions.push(partition);
         }
         let is_news = by_topic.keys().any(|topic| !lock(&self.shared.stuck).contains_key(topic));
         let hopeless = by_topic.iter().any(|(topic, stuck)| {
-            stuck.iter().any(|stuck| stuck.age >= HOPELESS) && self.has_no_reason(*topic)
+            let is_hopeless = |stuck: &Stuck| stuck.age >= HOPELESS;
+            stuck.partitions.iter().any(is_hopeless) && self.has_no_reason(*topic)
         });
         self.clear_blocks(&by_topic.keys().copied().collect());
         *lock(&self.shared.stuck) = by_topic;

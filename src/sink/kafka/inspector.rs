@@ -109,7 +109,10 @@ impl Inspector {
             Phase::Open if lock(&self.shared.stuck).contains_key(&topic.index) => {
                 looked + LOOK_STUCK
             }
-            Phase::Open if !self.shared.has_connection() => looked + LOOK_DISCONNECTED,
+            // Deliveries may flow again before a question is answered again: ask, and say so.
+            Phase::Open if !self.shared.has_connection() || self.unreachable_since.is_some() => {
+                looked + LOOK_DISCONNECTED
+            }
             Phase::Open => looked + LOOK,
         }
     }
@@ -191,8 +194,9 @@ impl Inspector {
         }
         let stuck = lock(&self.shared.stuck).get(&topic.index).cloned();
         if let Some(stuck) = stuck {
-            let failure = self.cause(topic, partitions, &stuck);
-            let until = Until::Flowing(topic.total_acked());
+            let failure = self.cause(topic, partitions, &stuck.partitions);
+            // Not as of now: it may have moved while the brokers were asked, and never move again.
+            let until = Until::Flowing(stuck.acked);
             self.shared.blocks.set(&Some(Arc::clone(&topic.name)), failure, until);
         }
     }

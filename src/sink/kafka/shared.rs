@@ -15,7 +15,7 @@ use super::context::Producer;
 use super::error;
 use super::isolation::Isolation;
 use super::settings::Settings;
-use super::stall::Stuck;
+use super::stall::StuckTopic;
 use super::topic::{Phase, Topic, Topics};
 use crate::failure::{Class, Failure};
 use crate::metrics::SinkMetrics;
@@ -36,7 +36,7 @@ pub(super) struct Shared {
     pub(super) admin: Admin,
     pub(super) isolation: Isolation,
     /// Partitions that do not move, by topic, as the driver last saw them.
-    pub(super) stuck: Mutex<HashMap<u32, Vec<Stuck>>>,
+    pub(super) stuck: Mutex<HashMap<u32, StuckTopic>>,
     /// The driver and the inspector, to be woken.
     pub(super) threads: [OnceLock<Thread>; 2],
     producer: Mutex<Option<Arc<Producer>>>,

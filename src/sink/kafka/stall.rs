@@ -33,6 +33,15 @@ pub(super) struct Stuck {
     pub(super) age: Duration,
 }
 
+/// The partitions of one topic that do not move.
+#[derive(Clone, Debug)]
+pub(super) struct StuckTopic {
+    /// The topic's acknowledged deliveries, at the look that found them: more, and it has moved.
+    pub(super) acked: u64,
+    /// The partitions; never empty.
+    pub(super) partitions: Vec<Stuck>,
+}
+
 /// What earlier looks saw.
 #[derive(Debug, Default)]
 pub(super) struct Stalls {

@@ -172,13 +172,13 @@ impl Watcher {
 
     async fn look(&self, session: &Session) -> Result<(), Failure> {
         // In this order: what was heard before the look is covered by what the look finds.
-        let heard = self.coverage.heard();
+        let idle = self.coverage.idle();
         let config = &self.config;
         let wanted: Vec<Wanted<'_>> =
             config.tables.iter().map(|(table, columns)| Wanted { table, columns }).collect();
         let found = publication::coverage(session, &config.publication, &wanted).await?;
         let Some(gap) = found.gaps.into_iter().next() else {
-            self.coverage.covered.fetch_max(heard.as_u64(), Ordering::AcqRel);
+            self.coverage.covered.fetch_max(idle.as_u64(), Ordering::AcqRel);
             self.coverage_found(None);
             return Ok(());
         };

@@ -120,6 +120,8 @@ impl Reader {
     /// Gives the order that ended the reading.
     fn read(&mut self) -> Result<Order, Failure> {
         self.stream.set_read_timeout(TICK)?;
+        // The first messages may have come in one piece with the server's consent to stream.
+        self.read_frames()?;
         loop {
             // A session that was dropped as it was has no more orders to give.
             if self.channels.order.has_changed().is_err() {
@@ -269,6 +271,7 @@ impl Reader {
         self.heard(wal_end);
         if self.transaction.is_none() {
             self.idle.heard(wal_end);
+            self.channels.coverage.idle.fetch_max(wal_end.as_u64(), Ordering::AcqRel);
             self.channels.coverage.wanted.notify_one();
         }
         // Left to the timer's pace: a server that shuts down asks again as soon as it is answered.

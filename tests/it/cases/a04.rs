@@ -57,7 +57,9 @@ impl Story {
         database.create_outbox().await;
         let topics = Topics::new(&kafka.brokers(), "a04");
         topics.create("order", 1, 2, &[("min.insync.replicas", "2")]).await;
-        let settings = Settings::new(&database, &topics);
+        // So that status updates come often.
+        let settings =
+            Settings::new(&database, &topics).with("source.postgres.wal_sender_timeout", "2s");
         Relay::init(&settings, &database.admin_url());
         database.create_witness().await;
         Self { relay: Relay::streaming(&settings).await, topics, database }

@@ -12,8 +12,8 @@ on_both_servers!(a07_backpressure_timeout_idle);
 
 const TIMEOUT: &str = "2s";
 
-/// How many status updates stand for "twelve timeouts": updates go out several times in one.
-const REPLIES: usize = 60;
+/// How many status updates stand for "twelve timeouts": four go out in one.
+const REPLIES: usize = 48;
 
 /// Rows of 2 kB: well above the window of 16 MiB.
 const ROWS: usize = 30_000;

@@ -26,8 +26,11 @@ const LIMIT: [(&str, &str); 1] = [("max.message.bytes", "2000")];
 const SMALL: usize = 50;
 const BIG: usize = 3000;
 
-/// What a relay with default settings may use, built without optimisation.
-const MEMORY: u64 = 96 * 1024 * 1024;
+/// Of the relay's session: status updates, which say how long "stays" is, come several times in one.
+const TIMEOUT: &str = "4s";
+
+/// What a relay with default settings may use.
+const MEMORY: u64 = 64 * 1024 * 1024;
 
 /// The third event of a key is not in the log before the second, too large for the topic, is
 /// settled; the other key goes on.
@@ -138,7 +141,8 @@ impl Scene {
         database.create_outbox().await;
         let topics = Topics::new(&kafka_brokers(), hint);
         topics.create("order", 4, 1, config).await;
-        let settings = Settings::new(&database, &topics);
+        let settings =
+            Settings::new(&database, &topics).with("source.postgres.wal_sender_timeout", TIMEOUT);
         Relay::init(&settings, &database.admin_url());
         database.create_witness().await;
         let (relay, reader) = (Relay::streaming(&settings).await, Reader::new(&topics));

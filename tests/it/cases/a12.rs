@@ -12,6 +12,7 @@ on_both_servers!(
     a12_publication_after_slot_begins_with_a_new_slot,
     a12_publication_after_slot_skips_what_was_written_before,
     a12_publication_made_anew_halts_after_what_came_before,
+    a12_publication_dropped_while_the_relay_runs_halts_until_it_is_recovered,
 );
 
 /// PostgreSQL up to 17 breaks the stream, 18 warns and skips; the relay does the same on both.
@@ -47,16 +48,7 @@ async fn a12_publication_after_slot_begins_with_a_new_slot(server: Server) {
     let scene = Scene::handed_over(server).await;
     let mut relay = Relay::start(&scene.settings);
     relay.wait_state("halted", SHORT).await;
-    for step in scene.choices(&relay).await.0 {
-        match &*step {
-            // As the relay's own role.
-            "pgoutbox init" => {
-                let output = Relay::command(&scene.settings, "init", &[]);
-                assert!(output.status.success(), "{output:?}");
-            }
-            sql => scene.type_sql(sql).await,
-        }
-    }
+    scene.follow(&scene.choices(&relay).await.0).await;
     relay.wait_state("streaming", SHORT).await;
     scene.database.insert("order", "a", 2).await;
     scene.reads(&[1, 2]);
@@ -99,6 +91,29 @@ async fn a12_publication_made_anew_halts_after_what_came_before(server: Server) 
     let confirmed = scene.database.confirmed().await.unwrap();
     assert!(confirmed < hole, "{confirmed}");
     scene.reads(&[1]);
+}
+
+/// First it is gone, and `init` makes it; then it is too young for what was written in between.
+async fn a12_publication_dropped_while_the_relay_runs_halts_until_it_is_recovered(server: Server) {
+    let scene = Scene::new(server).await;
+    scene.publish().await;
+    Relay::init(&scene.settings, &scene.database.admin_url());
+    let mut relay = Relay::streaming(&scene.settings).await;
+    scene.database.insert("order", "a", 1).await;
+    scene.reads(&[1]);
+    let publication = scene.database.name();
+    scene.database.sql().run(&format!("DROP PUBLICATION {publication}")).await;
+    scene.database.insert("order", "a", 2).await;
+    let hole = scene.database.wal_end().await;
+    relay.wait_for_log(&["ERROR", "halted", publication, "does not exist", "init"], SHORT).await;
+    assert_eq!(relay.state().await.as_deref(), Some("halted"));
+
+    Relay::init(&scene.settings, &scene.database.admin_url());
+    relay.wait_for_log(&["ERROR", "halted", "was made after the position"], SHORT).await;
+    assert!(scene.database.confirmed().await.unwrap() < hole);
+    scene.follow(&scene.choices(&relay).await.0).await;
+    relay.wait_state("streaming", SHORT).await;
+    scene.reads(&[1, 2]);
 }
 
 /// When each line `halted` of the log was written, in seconds of the day.
@@ -172,6 +187,19 @@ impl Scene {
         (typed, second)
     }
 
+    /// Types each step of the first choice, as the administrator or, `init`, as the relay's own role.
+    async fn follow(&self, steps: &[String]) {
+        for step in steps {
+            match &**step {
+                "pgoutbox init" => {
+                    let output = Relay::command(&self.settings, "init", &[]);
+                    assert!(output.status.success(), "{output:?}");
+                }
+                sql => self.type_sql(sql).await,
+            }
+        }
+    }
+
     /// As an operator does: once more where the relay is just trying itself and holds the slot.
     async fn type_sql(&self, sql: &str) {
         wait_until(sql, SHORT, async || {
@@ -189,7 +217,8 @@ impl Scene {
     fn reads(&self, expected: &[u32]) -> Vec<Record> {
         let expected: Vec<String> = expected.iter().map(|n| format!("{{\"n\": {n}}}")).collect();
         let mut reader = Reader::new(&self.topics);
-        reader.read_count(expected.len(), SHORT);
+        let all = |records: &[Record]| first_texts(records).len() >= expected.len();
+        reader.read_until("all events", SHORT, all);
         assert_eq!(first_texts(reader.read_to_end()), expected);
         reader.records().to_vec()
     }

@@ -8,36 +8,47 @@ use crate::support::{
     first_texts,
 };
 
+/// Of the relay's session: status updates, which say how long "stays" is, come several times in one.
+const TIMEOUT: &str = "4s";
+
 const ROWS: u32 = 10;
 
-/// The broker creates no topics by itself and lets `relay` do what ACLs say.
+/// One that is missing, one that we may not even see, and one that we may only see.
 #[tokio::test(flavor = "multi_thread")]
 async fn a14_topic_missing_or_denied() {
     let kafka = PrivateKafka::start(&KafkaOptions { acls: true, ..KafkaOptions::default() }).await;
+    let (mut missing, mut hidden, mut denied) = (Vec::new(), Vec::new(), Vec::new());
     for server in Server::both() {
-        let mut missing = Story::start(server, &kafka, "a14m").await;
-        let mut hidden = Story::start(server, &kafka, "a14h").await;
-        let mut denied = Story::start(server, &kafka, "a14d").await;
-        hidden.create_invoice().await;
-        denied.create_invoice().await;
-        denied.allow("Describe", "invoice");
-        // The topic that is not there may be written.
-        missing.allow("Write", "invoice");
+        missing.push(Story::new(server, &kafka, "a14m").await);
+        hidden.push(Story::new(server, &kafka, "a14h").await.under_acls(&kafka));
+        denied.push(Story::new(server, &kafka, "a14d").await.under_acls(&kafka));
+    }
+    for story in hidden.iter().chain(&denied) {
+        story.create_invoice().await;
+    }
+    let names = |word, stories: &[&[Story]]| -> Vec<String> {
+        stories.iter().copied().flatten().map(|story| story.topics.name(word)).collect()
+    };
+    allow(&kafka, "Write", &names("order", &[&hidden, &denied]));
+    allow(&kafka, "Describe", &names("invoice", &[&denied]));
 
-        for story in [&mut missing, &mut hidden, &mut denied] {
-            story.start_relay().await;
-            story.write().await;
-        }
-        missing.is_held_up("UNKNOWN_TOPIC_OR_PART").await;
-        hidden.is_held_up("TOPIC_AUTHORIZATION_FAILED").await;
-        denied.is_held_up("TOPIC_AUTHORIZATION_FAILED").await;
+    for story in missing.iter_mut().chain(&mut hidden).chain(&mut denied) {
+        story.start_relay().await;
+        story.write().await;
+    }
+    for story in &mut missing {
+        story.is_held_up("UNKNOWN_TOPIC_OR_PART").await;
+    }
+    for story in hidden.iter_mut().chain(&mut denied) {
+        story.is_held_up("TOPIC_AUTHORIZATION_FAILED").await;
+    }
 
-        missing.create_invoice().await;
-        hidden.allow("Write", "invoice");
-        denied.allow("Write", "invoice");
-        for story in [&mut missing, &mut hidden, &mut denied] {
-            story.flows().await;
-        }
+    for story in &missing {
+        story.create_invoice().await;
+    }
+    allow(&kafka, "Write", &names("invoice", &[&hidden, &denied]));
+    for story in missing.iter_mut().chain(&mut hidden).chain(&mut denied) {
+        story.flows().await;
     }
 }
 
@@ -45,10 +56,9 @@ async fn a14_topic_missing_or_denied() {
 /// events keep their order.
 #[tokio::test(flavor = "multi_thread")]
 async fn a14_topic_created_in_the_meantime() {
-    let kafka = PrivateKafka::start(&KafkaOptions { acls: true, ..KafkaOptions::default() }).await;
+    let kafka = PrivateKafka::start(&KafkaOptions::default()).await;
     for server in Server::both() {
-        let mut story = Story::start(server, &kafka, "a14n").await;
-        story.allow("Write", "invoice");
+        let mut story = Story::new(server, &kafka, "a14n").await;
         story.start_relay().await;
         for n in 0..100 {
             if n == 30 {
@@ -59,13 +69,19 @@ async fn a14_topic_created_in_the_meantime() {
         let reader = &mut story.reader;
         reader.read_until("all events", 2 * SHORT, |records| first_texts(records).len() >= 100);
         assert_eq!(first_texts(reader.records()), texts(0..100));
-        let log = story.relay().log();
+        let log = story.relay.as_ref().unwrap().log();
         assert!(!log.contains("\"level\":\"ERROR\""), "an alert: {log}");
     }
 }
 
-struct Story<'a> {
-    kafka: &'a PrivateKafka,
+/// Write implies Describe.
+fn allow(kafka: &PrivateKafka, operation: &str, topics: &[String]) {
+    let grant = ["--add", "--allow-principal", "User:relay", "--operation", operation];
+    let topics = topics.iter().flat_map(|topic| ["--topic", topic]);
+    kafka.acl(&grant.into_iter().chain(topics).collect::<Vec<_>>());
+}
+
+struct Story {
     relay: Option<Relay>,
     settings: Settings,
     reader: Reader,
@@ -73,51 +89,37 @@ struct Story<'a> {
     database: Database,
 }
 
-impl<'a> Story<'a> {
-    /// With a topic `order`, which the relay may write, and no topic `invoice`.
-    async fn start(server: Server, kafka: &'a PrivateKafka, hint: &str) -> Self {
+impl Story {
+    /// With a topic `order`, and without a topic `invoice`, on a broker that creates none by itself.
+    async fn new(server: Server, kafka: &PrivateKafka, hint: &str) -> Self {
         let database = Database::create(server, hint).await;
         database.create_outbox().await;
         let topics = Topics::new(&kafka.brokers(), hint);
         topics.create("order", 1, 1, &[]).await;
-        let brokers = vec![kafka.sasl_brokers()];
-        let mut settings =
-            Settings::new(&database, &topics).with("sinks.events.kafka.brokers", brokers);
-        for (name, value) in PrivateKafka::sasl_properties() {
-            settings = settings.with_kafka_property(name, value);
-        }
+        let settings =
+            Settings::new(&database, &topics).with("source.postgres.wal_sender_timeout", TIMEOUT);
         Relay::init(&settings, &database.admin_url());
         database.create_witness().await;
         let reader = Reader::new(&topics);
-        let this = Self { kafka, relay: None, settings, reader, topics, database };
-        this.allow("Write", "order");
-        this
+        Self { relay: None, settings, reader, topics, database }
+    }
+
+    /// The relay may do what ACLs say.
+    fn under_acls(mut self, kafka: &PrivateKafka) -> Self {
+        let brokers = vec![kafka.sasl_brokers()];
+        self.settings = self.settings.with("sinks.events.kafka.brokers", brokers);
+        for (name, value) in PrivateKafka::sasl_properties() {
+            self.settings = self.settings.with_kafka_property(name, value);
+        }
+        self
     }
 
     async fn create_invoice(&self) {
         self.topics.create("invoice", 1, 1, &[]).await;
     }
 
-    /// Write implies Describe.
-    fn allow(&self, operation: &str, word: &str) {
-        let (user, topic) = ("User:relay", self.topics.name(word));
-        self.kafka.acl(&[
-            "--add",
-            "--allow-principal",
-            user,
-            "--operation",
-            operation,
-            "--topic",
-            &topic,
-        ]);
-    }
-
     async fn start_relay(&mut self) {
         self.relay = Some(Relay::streaming(&self.settings).await);
-    }
-
-    fn relay(&mut self) -> &mut Relay {
-        self.relay.as_mut().unwrap()
     }
 
     /// Invoices and orders in turn.

@@ -47,7 +47,8 @@ async fn a17_million_row_tx_inserted(server: Server) {
     scene.read_all(&relay, end).await;
 }
 
-/// A COPY writes many rows to the WAL at once, and they share one position.
+/// A COPY writes many rows to the WAL at once, and they share one position. All but the last are
+/// acknowledged, and nothing of the transaction is confirmed.
 async fn a17_million_row_tx_copied(server: Server) {
     let mut scene = Scene::new(server, "a17c").await;
     // With a default for the id there would be one WAL record a row.
@@ -56,23 +57,37 @@ async fn a17_million_row_tx_copied(server: Server) {
         scene.rows - 1,
         "x".repeat(480),
     );
+    let columns = "(id, aggregate_type, aggregate_id, type, payload)";
     let end = scene
         .write(&format!(
-            "COPY outbox (id, aggregate_type, aggregate_id, type, payload) FROM PROGRAM $${rows}$$"
+            "COPY outbox {columns} FROM PROGRAM $${rows}$$;
+             INSERT INTO outbox {columns}
+             VALUES (DEFAULT, 'not legal', 'a', 'happened', '{{}}')"
         ))
         .await;
-    let relay = scene.start().await;
-    scene.read_all(&relay, end).await;
+    let mut relay = scene.start().await;
+    let connection = scene.database.walsender().await.unwrap().pid;
+    scene.read(scene.rows, end).await;
+    relay.wait_state("halted", SHORT).await;
+    let database = &scene.database;
+    database
+        .over_replies(5, async |walsender| {
+            assert_eq!(walsender.pid, connection);
+            let confirmed = database.confirmed().await.unwrap();
+            assert!(confirmed < end, "{confirmed} was confirmed, the last row ends at {end}");
+        })
+        .await;
+    within_bounds(&relay);
 }
 
 struct Scene {
+    others: Others,
     rows: u64,
     settings: Settings,
     reader: Reader,
     topics: Topics,
     database: Database,
     seen: Seen,
-    others: Others,
 }
 
 impl Scene {
@@ -90,15 +105,15 @@ impl Scene {
         database.create_witness().await;
         let reader = Reader::new(&topics);
         let others = Others::start(database.connect().await);
-        Self { rows, settings, reader, topics, database, seen: Seen::default(), others }
+        Self { others, rows, settings, reader, topics, database, seen: Seen::default() }
     }
 
-    /// Runs a statement in a transaction of its own, and gives end(tx).
-    async fn write(&self, statement: &str) -> Lsn {
+    /// Runs statements in one transaction, and gives end(tx).
+    async fn write(&self, statements: &str) -> Lsn {
         let sql = self.database.sql();
         sql.run("BEGIN").await;
         let xid = sql.value("SELECT pg_current_xact_id()::xid").await.unwrap();
-        sql.run(statement).await;
+        sql.run(statements).await;
         sql.run("COMMIT").await;
         let name = self.database.name();
         let end = format!(
@@ -116,6 +131,7 @@ impl Scene {
     /// Reads until so many of the transaction's rows have come; nothing is confirmed too early.
     async fn read(&mut self, rows: u64, end: Lsn) {
         while self.seen.orders < rows {
+            // Before the look at the log: what is confirmed must be in it.
             let confirmed = self.database.confirmed().await.unwrap();
             let few = LOOK.min(rows - self.seen.orders) as usize;
             self.reader.read_until("more rows", 2 * SHORT, |records| records.len() >= few);
@@ -216,5 +232,13 @@ impl Others {
     async fn stop(&mut self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         self.task.take().unwrap().await.unwrap()
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }

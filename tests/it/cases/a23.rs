@@ -15,6 +15,9 @@ on_both_servers!(
     a23_topic_name_ends_a_relay_that_exits_on_halt,
 );
 
+/// Of the relay's session: status updates, which say how long "stays" is, come several times in one.
+const TIMEOUT: &str = "4s";
+
 /// Two keys of different partitions of four (A18's table).
 const KEY: &str = "ord-1001";
 const OTHER: &str = "ord-1002";
@@ -160,7 +163,9 @@ impl Scene {
         database.create_outbox().await;
         let topics = Topics::new(&kafka_brokers(), "a23");
         let topic = topics.name(template);
-        let settings = Settings::new(&database, &topics).with("routes.0.topic", topic);
+        let settings = Settings::new(&database, &topics)
+            .with("source.postgres.wal_sender_timeout", TIMEOUT)
+            .with("routes.0.topic", topic);
         Relay::init(&settings, &database.admin_url());
         database.create_witness().await;
         let reader = Reader::new(&topics);

@@ -165,7 +165,8 @@ async fn is_no_synchronous_standby(database: &Database, settings: &Settings) {
     assert!(refusal.hint.contains("ALTER SYSTEM SET synchronous_standby_names"), "{refusal:?}");
     sql.run("ALTER SYSTEM RESET synchronous_standby_names").await;
     sql.run("SELECT pg_reload_conf()").await;
-    wait_until("the setting", SHORT, async || (sql.value(shows).await? == "").then_some(())).await;
+    wait_until("the setting", SHORT, async || sql.value(shows).await?.is_empty().then_some(()))
+        .await;
     let mut relay = Relay::streaming(settings).await;
     assert!(relay.terminate(SHORT).await.success());
 }

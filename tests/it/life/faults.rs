@@ -67,6 +67,8 @@ async fn a_postgres_that_restarts_and_crashes_under_load_costs_nothing(server: S
     let mut workload = Workload { transactions: 40, big: 300, ..Workload::default() };
     let mut history = workload.run(&scene.database).await;
     for mode in ["fast", "crash", "immediate"] {
+        relay.wait_state("streaming", SHORT).await;
+        read_all(&history, &mut reader, SHORT);
         relay.signal("STOP");
         workload.seed = workload.seed.wrapping_add(100);
         history.merge(workload.run(&scene.database).await);

@@ -160,11 +160,15 @@ impl Relay {
         body.lines().filter_map(value).reduce(|sum, next| sum + next)
     }
 
-    /// Most memory it has used so far, in bytes.
+    /// Most memory it has used so far, in bytes, but for the pages of its program file: without
+    /// optimisation those are many, and the kernel takes them back.
     pub(crate) fn peak_memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+        let bytes = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+        };
+        bytes("VmHWM:") - bytes("RssFile:")
     }
 
     /// `kill -9`.

@@ -28,11 +28,19 @@ impl Idle {
         self.waiting = None;
     }
 
-    /// The waiting position, if it is within `covered`; then it waits no more.
+    /// As far as the waiting position is within `covered`, an idle position that was heard as well.
+    /// What is beyond it waits on: in a busy cluster there is always something, since positions come
+    /// faster than anybody can look.
     pub(super) fn take_covered(&mut self, covered: Lsn) -> Option<Lsn> {
-        let position = self.waiting.filter(|position| *position <= covered)?;
-        self.waiting = None;
+        let waiting = self.waiting?;
+        let position = waiting.min(covered);
+        if position <= self.told {
+            return None;
+        }
         self.told = position;
+        if position == waiting {
+            self.waiting = None;
+        }
         Some(position)
     }
 
@@ -55,10 +63,20 @@ mod tests {
     fn an_idle_position_waits_until_it_is_covered_and_is_told_once() {
         let mut idle = Idle::default();
         idle.heard(Lsn::new(10));
-        assert_eq!(idle.take_covered(Lsn::new(9)), None);
+        assert_eq!(idle.take_covered(Lsn::ZERO), None);
         assert_eq!(idle.take_covered(Lsn::new(10)), Some(Lsn::new(10)));
         idle.heard(Lsn::new(10));
         assert_eq!(idle.take_covered(Lsn::new(99)), None);
+    }
+
+    #[test]
+    fn a_newer_position_does_not_hold_an_older_one_up() {
+        let mut idle = Idle::default();
+        idle.heard(Lsn::new(10));
+        idle.heard(Lsn::new(20));
+        assert_eq!(idle.take_covered(Lsn::new(10)), Some(Lsn::new(10)));
+        assert_eq!(idle.take_covered(Lsn::new(10)), None);
+        assert_eq!(idle.take_covered(Lsn::new(20)), Some(Lsn::new(20)));
     }
 
     #[test]
