@@ -1,17 +1,19 @@
 //! The loop between a source and its sinks.
 //!
 //! ```text
-//!  supervisor: checks, starts the sinks once, begins a session, begins the next when the source is lost
-//!     └── session: one select over sink reports, the source's batches, the guard and a stop
-//!            ├── ledger (ack): what may be confirmed
-//!            ├── held: the events themselves, and the memory they hold
-//!            └── outgoing, one a sink: order, blocked destinations
+//!  supervisor: starts the sinks once
+//!  └── sessions: checks the source, begins a session, begins the next when the source is lost
+//!      └── session: one select over sink reports, the source's batches, the guard and a stop
+//!          ├── books: ledger (ack), held events and the memory they hold, always changed together
+//!          └── outgoing, one a sink: order, blocked destinations
 //! ```
 //!
 //! Only here are a source and a sink seen together.
 
 pub mod liveness;
 pub mod state;
+mod backoff;
+mod books;
 mod columns;
 mod held;
 mod outgoing;
@@ -19,9 +21,12 @@ mod poison;
 mod publisher;
 mod saboteur;
 mod session;
+mod sessions;
 mod sinks;
-pub mod supervisor;
+mod stop;
+mod supervisor;
 
 pub use columns::columns_needed;
 pub use sinks::{Trial, try_sinks};
-pub use supervisor::{Options, Stop, Supervisor};
+pub use stop::Stop;
+pub use supervisor::{Options, Supervisor};

@@ -1,28 +1,26 @@
 //! One session: from a started source until it is lost or a stop is asked for.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, error, info, warn};
 
-use super::held::{Held, HeldEvent};
-use super::outgoing::{Ended, Outgoing};
-use super::poison::{Poison, Verdict};
+use super::books::Books;
+use super::outgoing::Outgoing;
+use super::poison::Poison;
 use super::publisher::Publisher;
-use super::saboteur::Saboteur;
 use super::state::{State, combine};
-use super::supervisor::Stop;
-use crate::ack::Ledger;
+use super::stop::Stop;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
-use crate::outbox::{OutboxEvent, Transaction};
-use crate::routing::{self, Place, Routed, RoutedEvent, Router};
+use crate::routing::Router;
 use crate::sabotage::{self, Fault};
-use crate::sink::DeliveryId;
 use crate::source::wal::WalSource;
 use crate::source::wal::guard::Guard;
 use crate::source::{Batch, Change, Position};
+use crate::timestamp::Timestamp;
 use crate::window::Window;
 
 /// How often the status is published while nothing happens.
@@ -41,10 +39,10 @@ pub(super) struct Relay {
     pub(super) router: Router,
     pub(super) outgoing: Vec<Outgoing>,
     /// Rung by every sink's mailbox.
-    pub(super) bell: std::sync::Arc<Notify>,
+    pub(super) bell: Arc<Notify>,
     pub(super) poison: Poison,
     pub(super) publisher: Publisher,
-    pub(super) metrics: std::sync::Arc<Metrics>,
+    pub(super) metrics: Arc<Metrics>,
     pub(super) window: Window,
     pub(super) window_events: usize,
     pub(super) grace_period: Duration,
@@ -90,15 +88,11 @@ pub(super) struct Session<'a> {
     relay: &'a mut Relay,
     source: WalSource,
     guard: Guard,
-    ledger: Ledger,
-    held: Held,
-    transaction: Transaction,
+    books: Books,
     phase: Phase,
     /// A stop was asked for, and the transaction that was open then is whole.
     at_boundary: bool,
     source_halt: Option<Failure>,
-    ended: Vec<Ended>,
-    saboteur: Saboteur,
 }
 
 impl<'a> Session<'a> {
@@ -118,17 +112,13 @@ impl<'a> Session<'a> {
         relay.metrics.active.set(1);
         relay.metrics.source_connected.set(1);
         Self {
-            ledger: Ledger::new(confirmed.max(source.start), first),
-            held: Held::new(first),
+            books: Books::new(confirmed.max(source.start), first),
             relay,
             source,
             guard,
-            transaction: Transaction::default(),
             phase: Phase::Running,
             at_boundary: false,
             source_halt: None,
-            ended: Vec::new(),
-            saboteur: Saboteur::default(),
         }
     }
 
@@ -142,7 +132,7 @@ impl<'a> Session<'a> {
             // In this order: what frees memory before what takes it.
             tokio::select! {
                 biased;
-                () = self.relay.bell.notified() => self.take_reports(),
+                () = self.relay.bell.notified() => self.books.take_reports(self.relay),
                 () = stop.requested(), if matches!(self.phase, Phase::Running) => self.drain(),
                 batch = self.source.changes.recv(), if may_read => match batch {
                     Some(batch) => self.take_batches(batch),
@@ -159,7 +149,7 @@ impl<'a> Session<'a> {
                 }
             }
             self.dispatch();
-            self.source.confirm(self.ledger.confirmed());
+            self.source.confirm(self.books.ledger.confirmed());
             if self.is_done() {
                 return self.end().await;
             }
@@ -171,12 +161,12 @@ impl<'a> Session<'a> {
     }
 
     fn may_read(&self) -> bool {
-        let has_room = self.held.len() < self.relay.window_events;
+        let has_room = self.books.held.len() < self.relay.window_events;
         let wants = match &self.phase {
             Phase::Running => self.source_halt.is_none(),
             // The open transaction is read to its end: confirmed, it need not be sent twice.
             Phase::Draining { why: Why::Stop, .. } => {
-                self.ledger.in_transaction() && !self.relay.poison.halts()
+                self.books.ledger.in_transaction() && !self.relay.poison.halts()
             }
             Phase::Draining { why: Why::Lost(_), .. } => false,
         };
@@ -197,9 +187,9 @@ impl<'a> Session<'a> {
                 self.relay.outgoing.iter().all(Outgoing::stands_still)
             }
             Phase::Draining { why: Why::Stop, .. } => {
-                self.ledger.unsettled() == 0 && !self.ledger.in_transaction()
+                self.books.ledger.unsettled() == 0 && !self.books.ledger.in_transaction()
             }
-            Phase::Draining { why: Why::Lost(_), .. } => self.ledger.unsettled() == 0,
+            Phase::Draining { why: Why::Lost(_), .. } => self.books.ledger.unsettled() == 0,
         }
     }
 
@@ -238,26 +228,26 @@ impl<'a> Session<'a> {
     }
 
     fn take_batch(&mut self, batch: Batch) {
-        self.held.begin_batch(batch.share);
+        self.books.held.begin_batch(batch.share);
         for change in batch.changes {
             if self.at_boundary {
                 break;
             }
             self.take(change);
         }
-        self.held.end_batch();
+        self.books.held.end_batch();
     }
 
     fn take(&mut self, change: Change) {
         match change {
             Change::Begin(transaction) => {
-                self.transaction = transaction;
-                self.ledger.begin();
+                self.books.transaction = transaction;
+                self.books.ledger.begin();
             }
-            Change::Event(event) => self.take_event(event),
+            Change::Event(event) => self.books.take_event(self.relay, event),
             Change::Commit(position) => {
                 self.relay.setback = None;
-                self.ledger.commit(position);
+                self.books.ledger.commit(position);
                 if sabotage::active(Fault::ConfirmEarly) {
                     self.source.confirm(position);
                 }
@@ -265,129 +255,12 @@ impl<'a> Session<'a> {
             }
             Change::Progress(position) => {
                 self.relay.setback = None;
-                self.ledger.progress(position);
+                self.books.ledger.progress(position);
             }
             Change::Halt(failure) => {
                 let hint = failure.way_out().unwrap_or("");
                 error!(%failure, hint, "halted: what comes next cannot be read");
                 self.source_halt = Some(failure);
-            }
-        }
-    }
-
-    fn take_event(&mut self, event: OutboxEvent) {
-        self.relay.metrics.events_received.inc();
-        match self.relay.router.route(event, &self.transaction) {
-            Routed::Deliver(event) if sabotage::IS_POSSIBLE => {
-                for event in self.saboteur.instead_of(event) {
-                    self.deliver(event);
-                }
-            }
-            Routed::Deliver(event) => self.deliver(event),
-            Routed::Unmatched(_) => {
-                self.relay.metrics.events_dropped.inc();
-                self.settled_at_once();
-            }
-            Routed::Poison(poison) | Routed::Fault(poison) => self.take_poison(poison),
-        }
-    }
-
-    fn deliver(&mut self, event: RoutedEvent) {
-        if self.relay.poison.bars(event.ordering_key) {
-            return self.bar(Place::Known(Box::new(event)));
-        }
-        let id = DeliveryId(self.ledger.event(1));
-        let sink = usize::from(event.sink.0);
-        if let Some(outgoing) = self.relay.outgoing.get_mut(sink) {
-            outgoing.push(id, &event, Instant::now());
-        }
-        self.held.push(HeldEvent::Sendable(event), self.transaction.commit_time_micros);
-    }
-
-    fn take_poison(&mut self, poison: routing::Poison) {
-        let routing::Poison { id, reason, word, place } = poison;
-        let target = match &place {
-            Place::Known(event) => event.destination.name(),
-            Place::Unknown(_) => "",
-        };
-        if self.relay.poison.judge(&id, target, &reason) == Verdict::Skip {
-            self.relay.metrics.events_skipped.inc();
-            return self.settled_at_once();
-        }
-        self.relay.poison.halt(DeliveryId(self.ledger.next()), &id, target, &reason);
-        match &place {
-            Place::Known(event) => {
-                if let Some(outgoing) = self.relay.outgoing.get(usize::from(event.sink.0)) {
-                    outgoing.metrics().failed(word);
-                }
-            }
-            Place::Unknown(ordering_key) => {
-                self.relay.metrics.failed_unrouted(word);
-                self.relay.poison.bar(*ordering_key);
-            }
-        }
-        self.bar(place);
-    }
-
-    /// Takes an event that is not sent in this session, and holds its lane from there on.
-    fn bar(&mut self, place: Place) {
-        let id = DeliveryId(self.ledger.event(1));
-        let event = match place {
-            Place::Known(event) => Some(event),
-            Place::Unknown(_) => None,
-        };
-        if let Some(event) = &event
-            && let Some(outgoing) = self.relay.outgoing.get_mut(usize::from(event.sink.0))
-        {
-            outgoing.push(id, event, Instant::now());
-            outgoing.hold(id);
-        }
-        self.held.push(HeldEvent::Barred(event), self.transaction.commit_time_micros);
-    }
-
-    fn settled_at_once(&mut self) {
-        self.ledger.event(0);
-        self.held.push_settled();
-    }
-
-    fn take_reports(&mut self) {
-        let mut ended = std::mem::take(&mut self.ended);
-        let now = now_micros();
-        for index in 0..self.relay.outgoing.len() {
-            let Some(outgoing) = self.relay.outgoing.get_mut(index) else { continue };
-            outgoing.take_reports(&self.held, &mut ended);
-            let metrics = outgoing.metrics().clone();
-            for ended in ended.drain(..) {
-                match ended {
-                    Ended::Acknowledged(id) => {
-                        let Some(committed) = self.held.settle(id) else { continue };
-                        self.ledger.settle(id.0, None);
-                        metrics.delivered.inc();
-                        metrics.delivery_seconds.observe(seconds(now - committed));
-                    }
-                    Ended::Rejected(id, reason) => self.rejected(index, id, reason),
-                }
-            }
-        }
-        self.ended = ended;
-    }
-
-    fn rejected(&mut self, sink: usize, id: DeliveryId, reason: Failure) {
-        let Some(HeldEvent::Sendable(event)) = self.held.get(id) else { return };
-        let event_id = String::from_utf8_lossy(&event.id).into_owned();
-        let target = event.destination.name().to_owned();
-        let Some(outgoing) = self.relay.outgoing.get_mut(sink) else { return };
-        match self.relay.poison.judge(&event_id, &target, &reason) {
-            Verdict::Skip => {
-                self.relay.metrics.events_skipped.inc();
-                outgoing.skip(id, Instant::now());
-                self.held.settle(id);
-                self.ledger.settle(id.0, None);
-            }
-            Verdict::Halt => {
-                outgoing.hold(id);
-                self.relay.poison.halt(id, &event_id, &target, &reason);
-                self.held.bar(id);
             }
         }
     }
@@ -398,13 +271,13 @@ impl<'a> Session<'a> {
             return;
         }
         for outgoing in &mut self.relay.outgoing {
-            outgoing.dispatch(&self.held);
+            outgoing.dispatch(&self.books.held);
         }
     }
 
     fn drain(&mut self) {
-        info!(unsettled = self.ledger.unsettled(), "stopping: waiting for acknowledgements");
-        self.at_boundary = !self.ledger.in_transaction();
+        info!(unsettled = self.books.ledger.unsettled(), "stopping: waiting for acknowledgements");
+        self.at_boundary = !self.books.ledger.in_transaction();
         let until = Instant::now() + self.relay.grace_period;
         self.phase = Phase::Draining { until, why: Why::Stop };
         self.publish();
@@ -432,7 +305,7 @@ impl<'a> Session<'a> {
     }
 
     async fn end(self) -> End {
-        let Self { relay, source, ledger, held, phase, .. } = self;
+        let Self { relay, source, books: Books { ledger, held, .. }, phase, .. } = self;
         relay.next_delivery = ledger.next();
         relay.metrics.active.set(0);
         relay.metrics.source_connected.set(0);
@@ -480,27 +353,17 @@ impl<'a> Session<'a> {
 
     fn publish(&self) {
         let state = self.state();
-        let oldest = self.held.oldest_commit_micros();
+        let oldest = self.books.held.oldest_commit_micros();
         self.relay.publisher.update(|status| {
             status.state = state;
-            status.confirmed = self.ledger.confirmed().0;
+            status.confirmed = self.books.ledger.confirmed().0;
             status.received = self.source.coverage.heard().max(status.confirmed);
-            status.window_events = self.ledger.unsettled() as u64;
+            status.window_events = self.books.ledger.unsettled() as u64;
             status.window_bytes = self.relay.window.held() as u64;
-            status.oldest_unacknowledged = oldest.map(crate::timestamp::Timestamp::from_micros);
+            status.oldest_unacknowledged = oldest.map(Timestamp::from_micros);
             status.sinks = self.relay.outgoing.iter().map(Outgoing::status).collect();
             status.halted_events = self.relay.poison.halted_events();
         });
-        debug!(unsettled = self.ledger.unsettled(), confirmed = %self.ledger.confirmed(), "tick");
+        debug!(unsettled = self.books.ledger.unsettled(), confirmed = %self.books.ledger.confirmed(), "tick");
     }
-}
-
-fn now_micros() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a histogram's buckets are coarser than that")]
-fn seconds(micros: i64) -> f64 {
-    micros.max(0) as f64 / 1e6
 }
