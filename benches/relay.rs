@@ -6,7 +6,8 @@
 //! written as a line of JSON to `target/bench.jsonl`.
 //!
 //! `BENCH_ROWS`, `BENCH_RUNS` and `BENCH_ONLY` (a comma-separated list of name prefixes) make it
-//! shorter; `BENCH_SERVER=oldest` takes the oldest supported PostgreSQL.
+//! shorter; `BENCH_SERVER=oldest` takes the oldest supported PostgreSQL; `BENCH_PROPERTIES` sets
+//! librdkafka's properties (`linger.ms=20,compression.type=lz4`).
 
 #![allow(
     missing_docs,

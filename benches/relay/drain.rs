@@ -170,7 +170,10 @@ fn settings(
         .with("source.postgres.publication", workload.publication.as_str())
         .with("source.postgres.tables", json!([{"table": format!("public.{}", workload.table)}]));
     match target {
-        Target::Kafka => settings,
+        Target::Kafka => bench
+            .properties
+            .iter()
+            .fold(settings, |settings, (name, value)| settings.with_kafka_property(name, value)),
         Target::Null => settings.with("sinks.events", json!({"null": {}})),
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct Bench {
     pub(crate) version: String,
     pub(crate) rows: u64,
     pub(crate) runs: usize,
+    /// librdkafka's properties to try.
+    pub(crate) properties: Vec<(String, String)>,
     pub(crate) workloads: Vec<Workload>,
 }
 
@@ -47,8 +49,12 @@ impl Bench {
         let (rows, runs) = (number("BENCH_ROWS", 1_000_000), number("BENCH_RUNS", 3));
         let version = version.split(" on ").next().unwrap_or_default().to_owned();
         let runs = usize::try_from(runs).unwrap();
+        let properties = std::env::var("BENCH_PROPERTIES").unwrap_or_default();
+        let properties = properties.split(',').filter_map(|pair| pair.split_once('='));
+        let properties = properties.map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
         let workloads = Vec::new();
-        let mut bench = Self { postgres, kafka, database, server, version, rows, runs, workloads };
+        let mut bench =
+            Self { postgres, kafka, database, server, version, rows, runs, properties, workloads };
         for size in SIZES {
             let workload = bench.write(size).await;
             bench.workloads.push(workload);

@@ -2,6 +2,8 @@
 # shellcheck shell=bash
 
 readonly CONSUMER_CLASS=org.apache.kafka.tools.consumer.ConsoleConsumer
+# Topics that are created later are added without giving up those that it has.
+readonly CONSUMER_ASSIGNOR=org.apache.kafka.clients.consumer.CooperativeStickyAssignor
 CONSUMER_PID=
 
 # It reads all topics of the outbox from their beginning, those too that are created later. Its own log goes to stderr,
@@ -19,7 +21,7 @@ CONF
     "$JAVA" -Xms64m -Xmx192m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Dfile.encoding=UTF-8 \
         -Dstdout.encoding=UTF-8 -Dlog4j2.configurationFile="$DIR/consumer.properties" -cp "$KAFKA_LIBS/*" "$CONSUMER_CLASS" \
         --bootstrap-server "$KAFKA_BROKERS" --include 'outbox\.event\..*' --group demo --from-beginning \
-        --command-property group.protocol=consumer --command-property metadata.max.age.ms=1000 \
+        --command-property partition.assignment.strategy="$CONSUMER_ASSIGNOR" --command-property metadata.max.age.ms=500 \
         --formatter-property print.partition=true --formatter-property print.offset=true \
         --formatter-property print.headers=true --formatter-property print.key=true \
         --formatter-property null.literal=NULL >"$DIR/consumed.tsv" 2>"$DIR/consumer.log" 7>&- &

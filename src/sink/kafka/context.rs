@@ -92,7 +92,7 @@ impl ProducerContext for Context {
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
-        if matches!(level, RDKafkaLogLevel::Debug) {
+        if matches!(level, RDKafkaLogLevel::Debug) || is_expected(facility, text) {
             // Asked for by `debug`: all of it.
             tracing::debug!(target: "rdkafka", facility, "{text}");
             return;
@@ -119,6 +119,16 @@ impl ClientContext for Context {
             return;
         }
         self.shared.client_error(code, reason);
+    }
+}
+
+/// Warnings that no operator can do anything about: that the guarantee which order stands on is called
+/// experimental, and that a broker which has just started is still loading what it knows.
+fn is_expected(facility: &str, text: &str) -> bool {
+    match facility {
+        "CONFWARN" => text.contains("enable.gapless.guarantee"),
+        "GETPID" => text.contains("Coordinator load in progress"),
+        _ => false,
     }
 }
 
