@@ -31,6 +31,12 @@ pub enum Class {
 /// on a line of its own.
 #[derive(Clone, Debug)]
 pub struct Failure {
+    // Failures are rare, and what could hold one (a result, a report) is not.
+    parts: Box<Parts>,
+}
+
+#[derive(Clone, Debug)]
+struct Parts {
     class: Class,
     message: String,
     code: Option<String>,
@@ -41,7 +47,8 @@ pub struct Failure {
 impl Failure {
     /// A failure of `class`; `message` is a lower-case fragment that names the thing in backticks.
     pub fn new(class: Class, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), code: None, hint: None, source: None }
+        let message = message.into();
+        Self { parts: Box::new(Parts { class, message, code: None, hint: None, source: None }) }
     }
 
     /// Short for [`Failure::new`] with [`Class::Transient`].
@@ -67,49 +74,49 @@ impl Failure {
     /// What the operator can type.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.parts.hint = Some(hint.into());
         self
     }
 
     /// The peer's own code: a SQLSTATE (`55006`) or a broker's error name.
     #[must_use]
     pub fn code(mut self, code: impl Into<String>) -> Self {
-        self.code = Some(code.into());
+        self.parts.code = Some(code.into());
         self
     }
 
     /// The error behind it.
     #[must_use]
     pub fn cause(mut self, cause: impl Error + Send + Sync + 'static) -> Self {
-        self.source = Some(Arc::new(cause));
+        self.parts.source = Some(Arc::new(cause));
         self
     }
 
     /// What follows from it.
     pub fn class(&self) -> Class {
-        self.class
+        self.parts.class
     }
 
     /// The peer's own code, if it gave one.
     pub fn peer_code(&self) -> Option<&str> {
-        self.code.as_deref()
+        self.parts.code.as_deref()
     }
 
     /// The way out, if there is one that can be typed.
     pub fn way_out(&self) -> Option<&str> {
-        self.hint.as_deref()
+        self.parts.hint.as_deref()
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        let mut source = self.source.as_ref().map(|source| &**source as &dyn Error);
+        f.write_str(&self.parts.message)?;
+        let mut source = self.parts.source.as_ref().map(|source| &**source as &dyn Error);
         while let Some(error) = source {
             write!(f, ": {error}")?;
             source = error.source();
         }
-        match &self.code {
+        match &self.parts.code {
             Some(code) => write!(f, " ({code})"),
             None => Ok(()),
         }

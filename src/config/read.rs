@@ -83,7 +83,7 @@ fn source(root: &Fields<'_>, monitor_interval: Duration) -> Result<SourceConfig,
             .read("tables", table::tables)?
             .unwrap_or_else(|| vec![TableConfig::default()]),
         window_bytes: window_bytes.unwrap_or(16 * MIB),
-        window_events: window_events.unwrap_or(20_000),
+        window_events: window_events.unwrap_or(15_000),
         // PostgreSQL itself holds no value above 1GiB.
         max_event_size: fields
             .read("max_event_size", |f| f.size(1 << 10, 1 << 30))?

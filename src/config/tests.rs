@@ -29,7 +29,7 @@ fn an_url_alone_is_a_whole_configuration() {
     assert_eq!(config.source.publication, "pgoutbox");
     assert_eq!(config.source.tables, [TableConfig::default()]);
     assert_eq!(config.source.window_bytes, 16 << 20);
-    assert_eq!(config.source.window_events, 20_000);
+    assert_eq!(config.source.window_events, 15_000);
     assert_eq!(config.source.max_event_size, 16 << 20);
     assert_eq!(config.source.monitor_interval, Duration::from_secs(5));
     assert!(matches!(&*config.sinks, [(name, SinkConfig::Stdout)] if name == "stdout"));
