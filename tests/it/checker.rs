@@ -18,5 +18,5 @@ mod kafka;
 
 pub(crate) use history::{Event, History};
 pub(crate) use judge::{Content, Delivery, Expected, Report, judge};
-pub(crate) use kafka::{deliveries, judge_topics, read_all};
+pub(crate) use kafka::{judge_topics, read_all};
 pub(crate) use workload::Workload;

@@ -14,8 +14,6 @@
     clippy::unused_async,
     reason = "tests panic and print on purpose"
 )]
-// Cases come from several hands; each takes from the tools what it needs.
-#![allow(dead_code, unused_imports, unused_macros)]
 
 #[macro_use]
 mod support;

@@ -19,7 +19,7 @@ mod refusal;
 
 pub(crate) use certificates::Certificates;
 pub(crate) use cluster::{Cluster, Sql};
-pub(crate) use database::{Database, Walsender};
+pub(crate) use database::Database;
 pub(crate) use private_kafka::{KafkaOptions, PrivateKafka};
 pub(crate) use private_postgres::PrivatePostgres;
 pub(crate) use process::Process;

@@ -1,7 +1,6 @@
 //! A06, the slot is active: a relay that cannot be reached still holds it.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::support::{
     Database, Process, Proxy, Reader, Relay, SHORT, Server, Settings, Topics, first_texts,

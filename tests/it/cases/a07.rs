@@ -1,11 +1,9 @@
 //! A07, backpressure against `wal_sender_timeout`: a broker that takes nothing for many timeouts
 //! must not cost the replication connection, nor memory; and neither must silence.
 
-use std::time::Duration;
-
 use crate::support::{
     Database, KafkaOptions, PrivateKafka, PrivatePostgres, Reader, Relay, SHORT, Server, Settings,
-    Topics, kafka_brokers, wait_until,
+    Topics, kafka_brokers,
 };
 
 on_both_servers!(a07_backpressure_timeout_idle);

@@ -9,7 +9,7 @@ use super::{Content, Delivery, Event, Expected, History, Report, judge};
 use crate::support::{Reader, Record, Topics};
 
 /// Records as deliveries, each partition in the order of its log.
-pub(crate) fn deliveries(records: &[Record]) -> Vec<Delivery> {
+fn deliveries(records: &[Record]) -> Vec<Delivery> {
     let mut records: Vec<&Record> = records.iter().collect();
     records.sort_by_key(|record| (&record.topic, record.partition, record.offset));
     records.into_iter().map(delivery).collect()

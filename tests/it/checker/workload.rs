@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -82,19 +82,18 @@ impl Workload {
             );
             database.sql().run(&insert).await;
         }
-        let (stop, committed) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let stop = Arc::new(AtomicBool::new(false));
         let mut writers = Vec::new();
         for index in 0..self.writers {
             let writer = Writer {
                 random: StdRng::seed_from_u64(self.seed.wrapping_add(index as u64)),
                 workload: self.clone(),
                 stop: Arc::clone(&stop),
-                committed: Arc::clone(&committed),
                 history: History::default(),
             };
             writers.push(tokio::spawn(writer.run(database.connect().await)));
         }
-        Load { writers, stop, committed }
+        Load { writers, stop }
     }
 
     /// Writes all of it.
@@ -107,15 +106,9 @@ impl Workload {
 pub(crate) struct Load {
     writers: Vec<JoinHandle<History>>,
     stop: Arc<AtomicBool>,
-    committed: Arc<AtomicUsize>,
 }
 
 impl Load {
-    /// Events committed so far.
-    pub(crate) fn committed(&self) -> usize {
-        self.committed.load(Ordering::Relaxed)
-    }
-
     /// Waits until all is written.
     pub(crate) async fn finish(self) -> History {
         let mut history = History::default();
@@ -136,7 +129,6 @@ struct Writer {
     random: StdRng,
     workload: Workload,
     stop: Arc<AtomicBool>,
-    committed: Arc<AtomicUsize>,
     history: History,
 }
 
@@ -220,7 +212,6 @@ impl Writer {
             self.history.roll_back(kept);
         } else {
             transaction.commit().await.unwrap();
-            self.committed.fetch_add(kept.len(), Ordering::Relaxed);
             self.history.commit(kept);
         }
     }

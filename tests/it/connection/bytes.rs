@@ -3,8 +3,7 @@
 use serde_json::json;
 
 use crate::support::{
-    Database, PrivatePostgres, Reader, Relay, SHORT, Server, Settings, Topics, kafka_brokers,
-    wait_until,
+    Database, Reader, Relay, SHORT, Server, Settings, Topics, kafka_brokers, wait_until,
 };
 
 on_both_servers!(

@@ -107,11 +107,6 @@ impl PrivateKafka {
         self.wait_ready(self.brokers.len()).await;
     }
 
-    /// What a broker has logged since it was last started.
-    pub(crate) fn log(&self, broker: usize) -> String {
-        fs::read_to_string(self.brokers[broker].dir.path().join("log")).unwrap()
-    }
-
     /// Waits until the cluster says that it has this many brokers.
     pub(crate) async fn wait_ready(&self, count: usize) {
         let client: BaseConsumer = ClientConfig::new()

@@ -80,11 +80,6 @@ impl PrivatePostgres {
         self.dir.path().join("data")
     }
 
-    /// All it has logged since it was last started.
-    pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.dir.path().join("log")).unwrap()
-    }
-
     /// `pg_ctl stop -m MODE -t 15`.
     pub(crate) fn stop(&mut self, mode: &str) -> Stop {
         let begin = Instant::now();
