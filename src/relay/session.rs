@@ -256,6 +256,9 @@ impl<'a> Session<'a> {
             Change::Progress(position) => {
                 self.relay.setback = None;
                 self.books.ledger.progress(position);
+                if sabotage::active(Fault::ConfirmEarly) {
+                    self.source.confirm(position);
+                }
             }
             Change::Halt(failure) => {
                 let hint = failure.way_out().unwrap_or("");

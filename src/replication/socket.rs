@@ -19,14 +19,16 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 const SHORT_READ: usize = 32 * 1024;
 /// Long enough for tens of messages to gather, short enough that a unix socket's buffer (208 KiB)
 /// does not fill.
-const PAUSE: Duration = Duration::from_micros(100);
+const UNIX_PAUSE: Duration = Duration::from_micros(100);
+/// TCP's buffers are larger, and its wake-ups dearer.
+const TCP_PAUSE: Duration = Duration::from_micros(500);
 /// A status update that cannot be written for this long has found a dead connection.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Shorter than any timer of tokio's, on a thread that has nothing else to do.
 #[expect(clippy::disallowed_methods, reason = "what is waited for is that bytes gather")]
-fn pause() {
-    thread::sleep(PAUSE);
+fn pause(duration: Duration) {
+    thread::sleep(duration);
 }
 
 #[derive(Debug)]
@@ -69,7 +71,10 @@ impl Read for Socket {
             Kind::Unix(stream) => stream.read(buffer)?,
         };
         if self.gathering && read < SHORT_READ.min(buffer.len()) {
-            pause();
+            pause(match self.kind {
+                Kind::Tcp(_) => TCP_PAUSE,
+                Kind::Unix(_) => UNIX_PAUSE,
+            });
         }
         Ok(read)
     }

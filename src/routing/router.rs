@@ -23,6 +23,7 @@ const MAX_PLANS: usize = 64;
 
 /// What became of an event.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every one is the large one")]
 pub enum Routed {
     /// It goes to one sink.
     Deliver(RoutedEvent),
