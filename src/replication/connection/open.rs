@@ -1,7 +1,7 @@
 //! From an address to a transport: TCP or unix socket, with TLS or without.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 
 use bytes::BytesMut;
@@ -46,7 +46,7 @@ fn open_tcp(settings: &Settings, host: &str) -> Result<Socket, Failure> {
         if left.is_zero() {
             break;
         }
-        match TcpStream::connect_timeout(&address, left).and_then(Socket::tcp) {
+        match Socket::connect(address, left) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = error,
         }
