@@ -43,10 +43,12 @@ async fn at_rate(bench: &Bench, report: &mut Report, name: &str, rate: u64) {
     let table = format!("latency_{rate}");
     let (_topics, settings) = scene(bench, &table).await;
     let mut relay = Relay::streaming(&settings).await;
-    let writers = 4;
+    let writers = 5;
     let mut tasks = Vec::new();
     for writer in 0..writers {
         let sql = bench.database.connect().await;
+        // Without it a commit waits for the WAL writer's rounds before a walsender may send it.
+        sql.run("SET synchronous_commit = on").await;
         let (table, each) = (table.clone(), rate / writers / 100);
         tasks.push(tokio::spawn(async move {
             let insert = format!(
