@@ -120,12 +120,6 @@ impl Ledger {
         self.unsettled
     }
 
-    /// Number of the oldest event that is not settled.
-    pub fn oldest_unsettled(&self) -> Option<u64> {
-        // What is settled at the front has been let go, so the front is the oldest.
-        (!self.events.is_empty()).then_some(self.first)
-    }
-
     /// The number that the next event will have.
     pub fn next(&self) -> u64 {
         self.first + self.events.len() as u64

@@ -24,7 +24,7 @@ Examples:
 
 Without a broker, events go to standard output:
   printf 'source: {postgres: {url: \"postgres://me@localhost/shop\"}}' > try.yaml
-  pgoutbox run -c try.yaml --init";
+  pgoutbox run -c try.yaml --init --create-table";
 
 /// Publishes a PostgreSQL outbox table's events to Kafka, and confirms what the broker acknowledged.
 #[derive(Debug, Parser)]

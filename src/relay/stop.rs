@@ -13,11 +13,6 @@ impl Stop {
         (sender, Self(receiver))
     }
 
-    /// Whether it was asked for.
-    pub fn is_requested(&self) -> bool {
-        *self.0.borrow()
-    }
-
     /// Waits until it is asked for. Safe to drop and call again.
     pub async fn requested(&mut self) {
         if self.0.wait_for(|stop| *stop).await.is_err() {

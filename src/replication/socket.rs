@@ -1,9 +1,10 @@
 //! A blocking socket that can let bytes gather.
 //!
 //! The walsender sends each pgoutput message with a `send` of its own, and a reader that wakes for
-//! each makes each `send` dearer. While the relay is behind, a pause of a tenth of a millisecond
-//! after a short read lets the kernel hand over many at once; when it has caught up it reads plainly,
-//! so latency is not touched. The pause stands below TLS, where reads are still the kernel's.
+//! each makes each `send` dearer. While the relay is behind, a pause after a short read (fixed, or on
+//! loopback as long as the wanted bytes take) lets the kernel hand over many at once; when it has
+//! caught up it reads plainly, so latency is not touched. The pause stands below TLS, where reads are
+//! still the kernel's.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
