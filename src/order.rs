@@ -168,15 +168,15 @@ impl Order {
 
     /// The sink has given this one delivery back: it is handed over again, before what is later in
     /// its lane, but nothing of the lane before `until`. What else of the lane is with the sink stays
-    /// there.
-    pub fn give_back(&mut self, id: DeliveryId, until: Instant) {
+    /// there. `false` where the delivery was not with the sink.
+    pub fn give_back(&mut self, id: DeliveryId, until: Instant) -> bool {
         let Some(entry) = self.entry(id.0).filter(|entry| entry.state == State::Out) else {
-            return;
+            return false;
         };
         entry.state = State::Waiting;
         entry.returns = entry.returns.saturating_add(1);
         let lane = entry.lane;
-        let Some(state) = self.lanes.get_mut(&lane) else { return };
+        let Some(state) = self.lanes.get_mut(&lane) else { return false };
         state.take_back(id.0);
         let is_paused_longer = state.paused.is_some_and(|paused| paused >= until);
         if !is_paused_longer {
@@ -188,6 +188,7 @@ impl Order {
         if self.lanes.get(&lane).is_some_and(|state| state.admitted > 0) {
             self.call_back(lane, 0);
         }
+        true
     }
 
     /// How often this delivery was given back.
