@@ -48,6 +48,11 @@ impl Limits {
     pub const NONE: Self = Self { cold: usize::MAX, warm: usize::MAX };
     /// One before the first ack, then no limit: Kafka's partitions.
     pub const SLOW_START: Self = Self { cold: 1, warm: usize::MAX };
+
+    /// So many, whatever was acknowledged: RabbitMQ's ordering keys.
+    pub const fn fixed(limit: usize) -> Self {
+        Self { cold: limit, warm: limit }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

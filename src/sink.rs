@@ -29,10 +29,23 @@ pub struct DeliveryId(pub u64);
 
 /// What a sink sends in order: events of one lane never overtake each other.
 ///
-/// For Kafka a topic's partition; for a sink without such a notion the ordering key's hash. Two
+/// For Kafka a topic's partition; for RabbitMQ the ordering key's hash, or one of its own for an
+/// event without an ordering key. Two
 /// events of one ordering key and destination are always in one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(pub u64);
+
+/// How many events of one lane a sink may be handed at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lanes {
+    /// Any number: everything goes in the one order that it came in.
+    Unlimited,
+    /// As [`Pace`] says.
+    SlowStart,
+    /// So many, at least one. There are as many lanes as there are ordering keys, and one that is
+    /// empty is forgotten.
+    Fixed(usize),
+}
 
 /// How a delivery ended.
 #[derive(Clone, Debug)]
@@ -40,7 +53,7 @@ pub enum Outcome {
     /// The broker has it for good.
     Acknowledged,
     /// The broker does not have it, and would not take it now (unknown topic, nack, unroutable):
-    /// it is sent again later, in order.
+    /// it is sent again later, in order: see [`Sink::returns_singly`].
     Returned(Failure),
     /// The broker does not have it and never will: a poison event.
     Rejected(Failure),
@@ -117,9 +130,20 @@ impl Sink {
         }
     }
 
-    /// Whether lanes matter to this sink; where not, everything goes in the one order it came in.
-    pub fn has_lanes(&self) -> bool {
-        matches!(self, Self::Kafka(_))
+    /// How many events of one lane it may be handed at once.
+    pub fn lanes(&self) -> Lanes {
+        match self {
+            Self::Kafka(_) => Lanes::SlowStart,
+            Self::Stdout(_) | Self::Null(_) => Lanes::Unlimited,
+        }
+    }
+
+    /// Whether a delivery that it reports [`Outcome::Returned`] comes back alone, to be handed over
+    /// again after a pause. Where not, a [`Report::Reset`] follows that takes everything back.
+    pub fn returns_singly(&self) -> bool {
+        match self {
+            Self::Kafka(_) | Self::Stdout(_) | Self::Null(_) => false,
+        }
     }
 
     /// Hands one event over. `false`: no room now, a [`Report::Room`] or [`Report::Reset`] follows.

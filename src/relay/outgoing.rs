@@ -14,7 +14,7 @@ use crate::metrics::SinkMetrics;
 use crate::order::{Limits, Order};
 use crate::routing::RoutedEvent;
 use crate::sabotage::{self, Fault};
-use crate::sink::{DeliveryId, Lane, Mailbox, Outcome, Pace, Report, Sink};
+use crate::sink::{DeliveryId, Lane, Lanes, Mailbox, Outcome, Pace, Report, Sink};
 
 /// A sink and what the relay keeps for it. It outlives a session of the source.
 #[derive(Debug)]
@@ -236,5 +236,9 @@ pub(super) fn mailbox(bell: &Arc<Notify>) -> Mailbox {
 }
 
 fn limits(sink: &Sink) -> Limits {
-    if sink.has_lanes() { Limits::SLOW_START } else { Limits::NONE }
+    match sink.lanes() {
+        Lanes::Unlimited => Limits::NONE,
+        Lanes::SlowStart => Limits::SLOW_START,
+        Lanes::Fixed(limit) => Limits::fixed(limit),
+    }
 }

@@ -223,7 +223,7 @@ fn the_first_route_whose_columns_all_match_wins() {
     let mut router = router(MATCHES);
     let mut topic = |kind, tenant| {
         let row = order(|values| (values[1], values[5]) = (Some(kind), Some(tenant)));
-        deliver(&mut router, row).destination.name().to_owned()
+        deliver(&mut router, row).destination.name().into_owned()
     };
     assert_eq!(topic("payment", "t1"), "both");
     assert_eq!(topic("payment", "t10"), "list", "a regular expression matches the whole value");
@@ -245,7 +245,7 @@ fn what_no_route_matches_halts_or_is_dropped() {
 fn null_matches_nothing_and_empty_matches_empty() {
     let mut router = router("routes: [{match: {tenant: ''}, topic: empty}, {topic: other}]");
     let mut topic = |tenant| {
-        deliver(&mut router, order(|values| values[5] = tenant)).destination.name().to_owned()
+        deliver(&mut router, order(|values| values[5] = tenant)).destination.name().into_owned()
     };
     assert_eq!(topic(Some("")), "empty");
     assert_eq!(topic(None), "other");
@@ -389,7 +389,10 @@ fn nothing_of_the_row_is_copied_and_no_topic_allocated_twice() {
     assert_eq!(first.value.as_ref().unwrap().as_ptr(), payload);
     let second = deliver(&mut router, order(|_| {}));
     let (Destination::Topic(first), Destination::Topic(second)) =
-        (&first.destination, &second.destination);
+        (&first.destination, &second.destination)
+    else {
+        panic!("topics")
+    };
     assert!(Arc::ptr_eq(first, second));
 }
 
