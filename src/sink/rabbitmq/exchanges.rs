@@ -35,8 +35,11 @@ struct Closed {
 pub(super) enum Way {
     /// Publish it.
     Open,
-    /// Find out with it whether the exchange takes messages again.
-    Try,
+    /// Find out with it whether the exchange takes messages.
+    Try {
+        /// Whether it must be published for that; that a missing one exists can be asked.
+        publishes: bool,
+    },
     /// It comes back.
     Back(Failure),
 }
@@ -49,7 +52,9 @@ impl Exchanges {
         }
         match self.closed.get_mut(exchange) {
             None => Way::Open,
-            Some(closed) if may_try && now >= closed.try_at => Way::Try,
+            Some(closed) if may_try && now >= closed.try_at => {
+                Way::Try { publishes: closed.failure.peer_code() != Some("404") }
+            }
             Some(closed) => Way::Back(closed.failure.clone()),
         }
     }
@@ -67,6 +72,11 @@ impl Exchanges {
         self.closed.entry(Arc::clone(exchange)).or_insert(closed);
     }
 
+    /// Why the exchange takes nothing, if it does not.
+    pub(super) fn failure(&self, exchange: &str) -> Option<&Failure> {
+        self.closed.get(exchange).map(|closed| &closed.failure)
+    }
+
     /// The exchange takes messages.
     pub(super) fn open(&mut self, exchange: &str) {
         self.closed.remove(exchange);
@@ -78,7 +88,7 @@ mod tests {
     use super::*;
 
     fn is_try(way: &Way) -> bool {
-        matches!(way, Way::Try)
+        matches!(way, Way::Try { .. })
     }
 
     #[tokio::test(start_paused = true)]

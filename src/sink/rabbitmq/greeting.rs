@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use amq_protocol::frame::{AMQPFrame, parse_frame};
-use amq_protocol::protocol::connection::AMQPMethod;
 use amq_protocol::protocol::AMQPClass;
+use amq_protocol::protocol::connection::AMQPMethod;
 use amq_protocol::types::{AMQPValue, FieldTable};
 
 /// More than any greeting; what has not become one by then never will.

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use async_rs::Tokio;
-use async_rs::sys::AsSysFd;
 use async_rs::traits::{Executor, Reactor, RuntimeKit};
 use async_rs::util::Task;
 use futures_core::Stream;
@@ -53,11 +52,12 @@ impl Reactor for Kit {
     type TcpStream = Transport;
     type Sleep = <Tokio as Reactor>::Sleep;
 
-    fn register<H: Read + Write + AsSysFd + Send + 'static>(
+    /// lapin registers nothing.
+    fn register<H: Read + Write + Send + 'static>(
         &self,
-        socket: H,
+        _: H,
     ) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin + 'static> {
-        self.0.register(socket)
+        Err::<Transport, _>(io::ErrorKind::Unsupported.into())
     }
 
     fn sleep(&self, duration: Duration) -> Self::Sleep {

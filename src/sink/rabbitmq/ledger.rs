@@ -19,6 +19,8 @@
 //!
 //! Pure.
 
+use tokio::time::Instant;
+
 use super::message::Address;
 use crate::sink::DeliveryId;
 
@@ -29,6 +31,8 @@ pub(super) struct Sent {
     pub(super) address: Address,
     /// Counts up with each publish on a channel.
     pub(super) number: u64,
+    /// When it was published.
+    pub(super) at: Instant,
     /// The reply code of its return, if that has been seen.
     pub(super) returned: Option<u16>,
 }
@@ -72,10 +76,10 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// A delivery that is published now.
-    pub(super) fn send(&mut self, id: DeliveryId, address: Address) -> Sent {
+    pub(super) fn send(&mut self, id: DeliveryId, address: Address, at: Instant) -> Sent {
         let number = self.next;
         self.next += 1;
-        Sent { id, address, number, returned: None }
+        Sent { id, address, number, at, returned: None }
     }
 
     /// Takes a confirm that was given out, and the message that hung on it.
@@ -177,7 +181,7 @@ mod tests {
     }
 
     fn send(ledger: &mut Ledger, id: u64) -> Sent {
-        ledger.send(DeliveryId(id), address(id))
+        ledger.send(DeliveryId(id), address(id), Instant::now())
     }
 
     #[test]
@@ -219,7 +223,7 @@ mod tests {
     #[test]
     fn whatever_agrees_has_been_returned() {
         let mut ledger = Ledger::default();
-        let twins = [(); 3].map(|()| ledger.send(DeliveryId(7), address(7)));
+        let twins = [(); 3].map(|()| ledger.send(DeliveryId(7), address(7), Instant::now()));
         let [first, second, third] = twins;
         ledger.confirm(first, Word::Ack, returned(7));
         ledger.confirm(second, Word::Ack, None);
@@ -239,7 +243,9 @@ mod tests {
     /// One step of a channel's life.
     #[derive(Clone, Debug)]
     enum Step {
-        Publish { routable: bool },
+        Publish {
+            routable: bool,
+        },
         /// The broker's process takes the next publish: a return, if it is unroutable.
         Take,
         /// The broker acknowledges that many of what it took; lapin completes them in an order that

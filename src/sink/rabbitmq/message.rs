@@ -65,11 +65,7 @@ impl Message {
     /// # Errors
     ///
     /// What the broker would close the channel for, or what AMQP cannot say.
-    pub(super) fn new(
-        id: DeliveryId,
-        event: &RoutedEvent,
-        limits: &Limits,
-    ) -> Result<Self, Unfit> {
+    pub(super) fn new(id: DeliveryId, event: &RoutedEvent, limits: &Limits) -> Result<Self, Unfit> {
         let Destination::Exchange { exchange, routing_key } = &event.destination else {
             return Err(Unfit::NoExchange);
         };

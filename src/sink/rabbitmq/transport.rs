@@ -127,10 +127,7 @@ impl AsyncWrite for Transport {
         }
     }
 
-    fn poll_flush(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.socket {
             Socket::Plain(socket) => Pin::new(socket).poll_flush(context),
             Socket::Tls(socket) => Pin::new(socket).poll_flush(context),
@@ -138,10 +135,7 @@ impl AsyncWrite for Transport {
     }
 
     /// Never waits: lapin's thread would wait with it, for a peer that may be gone.
-    fn poll_close(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = match &mut self.socket {
             Socket::Plain(socket) => Pin::new(socket).poll_shutdown(context),
             Socket::Tls(socket) => Pin::new(socket).poll_shutdown(context),

@@ -40,8 +40,7 @@ pub(super) struct Unconfirmed<T, F: Future> {
 
 struct Place<T, F> {
     waker: Waker,
-    // Pinned where it is, so that its memory is used again.
-    future: Pin<Box<Option<F>>>,
+    future: Option<F>,
     item: Option<T>,
 }
 
@@ -82,7 +81,7 @@ impl Woken {
     }
 }
 
-impl<T, F: Future> Unconfirmed<T, F> {
+impl<T, F: Future + Unpin> Unconfirmed<T, F> {
     /// None yet; `bell` is rung when something may be there to drain.
     pub(super) fn new(bell: Arc<Notify>) -> Self {
         let woken = Arc::new(Woken { places: Mutex::default(), bell });
@@ -97,11 +96,11 @@ impl<T, F: Future> Unconfirmed<T, F> {
             None => self.add_place(),
         };
         let Some(place) = self.places.get_mut(index) else { return };
-        place.future.set(Some(future));
+        place.future = Some(future);
         match place.poll() {
             Poll::Pending => place.item = Some(item),
             Poll::Ready(output) => {
-                place.future.set(None);
+                place.future = None;
                 self.free.push(index);
                 self.at_once.push((item, output));
                 self.woken.bell.notify_one();
@@ -123,7 +122,7 @@ impl<T, F: Future> Unconfirmed<T, F> {
                 if let Poll::Ready(output) = place.poll()
                     && let Some(item) = place.item.take()
                 {
-                    place.future.set(None);
+                    place.future = None;
                     self.free.push(index);
                     out(item, output);
                 }
@@ -149,17 +148,17 @@ impl<T, F: Future> Unconfirmed<T, F> {
     fn add_place(&mut self) -> usize {
         let place = self.places.len();
         let waker = Waker::from(Arc::new(PlaceWaker { place, woken: Arc::clone(&self.woken) }));
-        self.places.push(Place { waker, future: Box::pin(None), item: None });
+        self.places.push(Place { waker, future: None, item: None });
         place
     }
 }
 
-impl<T, F: Future> Place<T, F> {
+impl<T, F: Future + Unpin> Place<T, F> {
     /// Pending where there is no future.
     fn poll(&mut self) -> Poll<F::Output> {
         let mut context = Context::from_waker(&self.waker);
-        match self.future.as_mut().as_pin_mut() {
-            Some(future) => future.poll(&mut context),
+        match &mut self.future {
+            Some(future) => Pin::new(future).poll(&mut context),
             None => Poll::Pending,
         }
     }
