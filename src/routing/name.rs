@@ -96,7 +96,7 @@ impl Name {
         match kind.check(&fixed) {
             Ok(name) => Ok(Self::Fixed(name.into())),
             Err(Obstacle::TooLong(_, length)) => {
-                let message = format!("a {word} has at most {MAX_SHORT} bytes, not {length}");
+                let message = format!("this {word} has {length} bytes; AMQP can carry {MAX_SHORT}");
                 Err(ConfigError::invalid(template.location, message))
             }
             Err(obstacle) => Err(ConfigError::invalid(template.location, obstacle.to_string())),
