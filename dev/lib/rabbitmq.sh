@@ -166,7 +166,7 @@ management.tcp.ip = 127.0.0.1
 management.tcp.port = $(server_port "$server" management)
 
 log.console = true
-log.console.use_colors = false
+log.console.use_colors = off
 log.file = false
 disk_free_limit.absolute = 50MB
 CONF
