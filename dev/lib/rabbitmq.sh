@@ -116,22 +116,21 @@ rabbitmq_start_epmd() {
 rabbitmq_epmd_ready() { ! port_is_free "$(server_port "$1")"; }
 
 rabbitmq_start() {
-    local server=$1 dir=$STATE/$1 home account port
-    home=$(rabbitmq_home "$server")
+    local server=$1 dir=$STATE/$1 account port
     account=$(server_account nobody)
     if server_pid "$server" >/dev/null; then
         say "$server is already running"
         return
     fi
     own_directory "$account" "$dir"
-    check_passage "$account" "$home/rabbitmq"
+    check_passage "$account" "$(rabbitmq_home "$server")/rabbitmq"
     for port in main tls management node; do
         assign_port "$server" "$port"
     done
     rabbitmq_certificates "$account" "$dir"
-    rabbitmq_configure "$server" "$account"
-    echo "RabbitMQ $(<"$home/version")" >"$dir/version"
-    start_server "$server" "$account" rabbitmq_ready "$RABBITMQ_NODE" "$home" "$dir" rabbitmq-server
+    rabbitmq_configure "$server"
+    echo "RabbitMQ $(<"$(rabbitmq_home "$server")/version")" >"$dir/version"
+    start_server "$server" "$account" rabbitmq_ready "$dir/run" rabbitmq-server
 }
 
 rabbitmq_ready() { grep -q 'Server startup complete' "$STATE/$1/log"; }
@@ -149,8 +148,10 @@ rabbitmq_certificates() {
 }
 
 rabbitmq_configure() {
-    local server=$1 account=$2 dir=$STATE/$1
+    local server=$1 dir=$STATE/$1
+    install -m 755 "$RABBITMQ_NODE" "$dir/run"
     cat >"$dir/node.env" <<CONF
+AMQP_HOME=$(printf %q "$(rabbitmq_home "$server")")
 RABBITMQ_NODENAME=$server@localhost
 RABBITMQ_DIST_PORT=$(server_port "$server" node)
 ERL_EPMD_PORT=$(server_port "$RABBITMQ_EPMD")
@@ -187,5 +188,5 @@ rabbitmq_server_env() {
     export_line "${prefix}_TLS_URL" "amqps://guest:guest@127.0.0.1:$(server_port "$server" tls)/%2f"
     export_line "${prefix}_CA_FILE" "$STATE/$server/tls/ca.pem"
     export_line "${prefix}_MANAGEMENT_URL" "http://127.0.0.1:$(server_port "$server" management)"
-    export_line "${prefix}_NODE_DIR" "$STATE/$server"
+    export_line "${prefix}_NODE" "$STATE/$server/run"
 }
