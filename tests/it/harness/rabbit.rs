@@ -5,9 +5,13 @@ use std::fs;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::tcp::{OwnedIdentity, OwnedTLSConfig};
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
+use lapin::{
+    BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, PublisherConfirm,
+};
 use serde_json::json;
+use uuid::Uuid;
 
+use crate::checker::{Event, History, judge_queues, read_queues};
 use crate::support::{
     Certificates, EXCHANGE, Message, PrivateRabbit, QueueKind, Rabbit, RabbitReader, RabbitVersion,
     SHORT, wait_until,
@@ -15,6 +19,7 @@ use crate::support::{
 
 on_both_rabbits!(
     the_reader_gives_each_queue_in_its_order_and_to_its_end,
+    the_checker_sees_through_rabbitmq,
     a_user_may_publish_and_nothing_else,
     a_full_queue_refuses_and_a_reader_makes_room,
     a_private_node_dies_blocks_and_comes_back,
@@ -54,6 +59,40 @@ async fn the_reader_gives_each_queue_in_its_order_and_to_its_end(version: Rabbit
     reader.close().await;
     let mut reader = RabbitReader::new(&rabbit, &names).await;
     assert_eq!(reader.read_to_end().await.len(), 50);
+}
+
+async fn the_checker_sees_through_rabbitmq(version: RabbitVersion) {
+    let rabbit = Rabbit::create(version, "checker");
+    rabbit.create_layout(QueueKind::Quorum);
+    let event = |aggregate_type: &str, n: i64| Event {
+        id: Uuid::new_v4(),
+        aggregate_type: aggregate_type.to_owned(),
+        aggregate_id: "a".to_owned(),
+        event_type: "created".to_owned(),
+        payload: format!("{{\"n\": {n}}}"),
+        n,
+    };
+    let events: Vec<Event> =
+        (1..=20).flat_map(|n| [event("order", n), event("payment", n)]).collect();
+    let mut history = History::default();
+    history.commit(events.clone());
+    let publisher = Publisher::connect(&rabbit.relay_url()).await;
+    for event in &events {
+        publisher.publish_event(event, 1).await;
+    }
+    let mut reader = RabbitReader::new(&rabbit, &["order", "payment", "shipment"]).await;
+    let report = judge_queues(&history, read_queues(&history, &mut reader, SHORT).await);
+    report.assert_clean();
+    assert_eq!((report.delivered, report.duplicates), (40, 0));
+
+    // A copy may come late, and not changed.
+    publisher.publish_event(&events[0], 1).await;
+    publisher.publish_event(&events[1], 2).await;
+    let report = judge_queues(&history, read_queues(&history, &mut reader, SHORT).await);
+    assert_eq!((report.delivered, report.duplicates), (40, 2));
+    assert_eq!(report.changed_duplicates, [events[1].id]);
+    let orders = judge_queues(&history.of_type("order"), reader.messages());
+    assert_eq!((orders.delivered, orders.unexpected.len()), (20, 21));
 }
 
 async fn a_user_may_publish_and_nothing_else(version: RabbitVersion) {
@@ -174,7 +213,26 @@ impl Publisher {
         self.send(routing_key, text).await?.await
     }
 
-    async fn send(&self, routing_key: &str, text: &str) -> lapin::Result<lapin::PublisherConfirm> {
+    /// As a relay would.
+    async fn publish_event(&self, event: &Event, timestamp: u64) {
+        let mut headers = FieldTable::default();
+        let id = event.id.to_string();
+        for (name, value) in [("id", &id), ("eventType", &event.event_type)] {
+            headers.insert(name.into(), AMQPValue::LongString(value.as_str().into()));
+        }
+        let properties = BasicProperties::default()
+            .with_message_id(id.as_str().into())
+            .with_type(event.event_type.as_str().into())
+            .with_content_type("application/json".into())
+            .with_timestamp(timestamp)
+            .with_delivery_mode(2)
+            .with_headers(headers);
+        let key = event.aggregate_type.as_str();
+        let confirm = self.publish_with(key, event.payload.as_bytes(), properties).await.unwrap();
+        assert!(confirm.await.unwrap().is_ack());
+    }
+
+    async fn send(&self, routing_key: &str, text: &str) -> lapin::Result<PublisherConfirm> {
         let mut headers = FieldTable::default();
         headers.insert("n".into(), AMQPValue::LongString(text.into()));
         headers.insert("none".into(), AMQPValue::Void);
@@ -182,8 +240,18 @@ impl Publisher {
             .with_message_id(text.into())
             .with_delivery_mode(2)
             .with_headers(headers);
+        self.publish_with(routing_key, text.as_bytes(), properties).await
+    }
+
+    async fn publish_with(
+        &self,
+        routing_key: &str,
+        body: &[u8],
+        properties: BasicProperties,
+    ) -> lapin::Result<PublisherConfirm> {
         let options = BasicPublishOptions::default();
-        let key = routing_key.into();
-        self.channel.basic_publish(EXCHANGE.into(), key, options, text.as_bytes(), properties).await
+        self.channel
+            .basic_publish(EXCHANGE.into(), routing_key.into(), options, body, properties)
+            .await
     }
 }

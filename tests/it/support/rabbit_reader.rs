@@ -157,6 +157,11 @@ impl RabbitReader {
         this
     }
 
+    /// Whether it reads this queue.
+    pub(crate) fn reads(&self, queue: &str) -> bool {
+        self.queues.iter().any(|place| place.queue == queue)
+    }
+
     /// Reads until the messages so far satisfy a condition.
     pub(crate) async fn read_until(
         &mut self,
