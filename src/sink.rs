@@ -15,6 +15,7 @@ mod exchange;
 pub mod kafka;
 pub mod mailbox;
 pub mod null;
+pub mod rabbitmq;
 pub mod stdout;
 
 use std::time::Duration;
@@ -105,6 +106,8 @@ pub enum Report {
 pub enum Sink {
     /// Apache Kafka.
     Kafka(kafka::KafkaSink),
+    /// RabbitMQ.
+    RabbitMq(rabbitmq::RabbitMqSink),
     /// One JSON line an event.
     Stdout(stdout::StdoutSink),
     /// Takes everything, and acknowledges it from another thread, out of order and in batches: for
@@ -117,6 +120,7 @@ impl Sink {
     pub fn lane(&mut self, event: &RoutedEvent) -> Lane {
         match self {
             Self::Kafka(sink) => sink.lane(event),
+            Self::RabbitMq(sink) => sink.lane(event),
             Self::Stdout(_) => Lane(0),
             Self::Null(_) => Lane(event.ordering_key.unwrap_or(0)),
         }
@@ -126,7 +130,7 @@ impl Sink {
     pub fn is_open(&self, lane: Lane) -> bool {
         match self {
             Self::Kafka(sink) => sink.is_open(lane),
-            Self::Stdout(_) | Self::Null(_) => true,
+            Self::RabbitMq(_) | Self::Stdout(_) | Self::Null(_) => true,
         }
     }
 
@@ -134,6 +138,7 @@ impl Sink {
     pub fn lanes(&self) -> Lanes {
         match self {
             Self::Kafka(_) => Lanes::SlowStart,
+            Self::RabbitMq(sink) => Lanes::Fixed(sink.max_unsettled_per_key()),
             Self::Stdout(_) | Self::Null(_) => Lanes::Unlimited,
         }
     }
@@ -142,6 +147,7 @@ impl Sink {
     /// again after a pause. Where not, a [`Report::Reset`] follows that takes everything back.
     pub fn returns_singly(&self) -> bool {
         match self {
+            Self::RabbitMq(_) => true,
             Self::Kafka(_) | Self::Stdout(_) | Self::Null(_) => false,
         }
     }
@@ -150,6 +156,7 @@ impl Sink {
     pub fn enqueue(&mut self, id: DeliveryId, event: &RoutedEvent) -> bool {
         match self {
             Self::Kafka(sink) => sink.enqueue(id, event),
+            Self::RabbitMq(sink) => sink.enqueue(id, event),
             Self::Stdout(sink) => sink.enqueue(id, event),
             Self::Null(sink) => sink.enqueue(id),
         }
@@ -160,6 +167,7 @@ impl Sink {
         match self {
             Self::Stdout(sink) => sink.seal(),
             Self::Kafka(_) => {}
+            Self::RabbitMq(sink) => sink.seal(),
             Self::Null(sink) => sink.seal(),
         }
     }
@@ -169,6 +177,7 @@ impl Sink {
     pub async fn stop(self, grace: Duration) {
         match self {
             Self::Kafka(sink) => sink.stop(grace).await,
+            Self::RabbitMq(sink) => sink.stop(grace).await,
             Self::Stdout(sink) => sink.stop(grace).await,
             Self::Null(_) => {}
         }
