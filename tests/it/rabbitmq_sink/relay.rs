@@ -24,6 +24,7 @@ enum State {
     /// Came back, and waits for its time.
     Back(Instant),
     Settled,
+    /// Never to be sent again.
     Poison,
 }
 
@@ -45,8 +46,8 @@ pub(crate) struct Relay {
     pub(crate) returned: Vec<Returned>,
     pub(crate) resets: usize,
     pub(crate) acked: usize,
-    /// Whether a key's next event waits for the one before.
-    pub(crate) keeps_order: bool,
+    /// Whether what comes back is sent again.
+    pub(crate) tries_again: bool,
 }
 
 /// A sink's settings for these servers.
@@ -91,7 +92,7 @@ impl Relay {
             returned: Vec::new(),
             resets: 0,
             acked: 0,
-            keeps_order: true,
+            tries_again: true,
         })
     }
 
@@ -215,7 +216,10 @@ impl Relay {
                 self.poison.push((id, failure));
             }
             Outcome::Returned(failure) => {
-                *state = State::Back(Instant::now() + PAUSE);
+                *state = match self.tries_again {
+                    true => State::Back(Instant::now() + PAUSE),
+                    false => State::Poison,
+                };
                 let code = failure.peer_code().unwrap_or("?").to_owned();
                 self.returned.push(Returned { id, code, failure });
             }
@@ -230,7 +234,7 @@ impl Relay {
             if matches!(state, State::Settled | State::Poison) {
                 continue;
             }
-            let is_free = busy.insert(self.sink.lane(event)) || !self.keeps_order;
+            let is_free = busy.insert(self.sink.lane(event));
             if *state == State::Waiting && is_free {
                 if !self.sink.enqueue(DeliveryId(id as u64), event) {
                     break;
