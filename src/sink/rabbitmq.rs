@@ -24,6 +24,7 @@ mod limits;
 mod mend;
 mod message;
 mod patience;
+mod session;
 mod shared;
 mod tls;
 mod transport;

@@ -261,6 +261,11 @@ impl Driver {
             let message = format!("the connection to RabbitMQ at `{}` is gone", site.server);
             return Some(Failure::transient(message).code("connection"));
         }
+        if link.session.is_worn() {
+            let message =
+                format!("the connection to RabbitMQ at `{}` has no channel left", site.server);
+            return Some(Failure::transient(message).code("channels"));
+        }
         if link.session.is_blocked() {
             self.patience.hold(now);
             return None;

@@ -10,11 +10,12 @@ use std::time::Duration;
 use lapin::Error;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connect::{Link, Session};
+use super::connect::Link;
 use super::driver::{Driver, pause};
 use super::error::{self, Site};
 use super::exchanges::Way;
 use super::message::Address;
+use super::session::Session;
 use crate::failure::{Class, Failure};
 use crate::sink::{DeliveryId, Outcome, Report};
 

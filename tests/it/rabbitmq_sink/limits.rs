@@ -101,7 +101,7 @@ async fn a_message_that_the_broker_refuses_is_found_among_its_neighbours(version
     relay.push([large(50)]);
     relay.push((51..100).map(|number| numbered("order", number, number)));
     relay.run_to_end().await;
-    assert_eq!(relay.acked, 99);
+    assert_eq!(relay.acked, 99, "{:?}", relay.poison);
     let [(50, failure)] = relay.poison.as_slice() else { panic!("{:?}", relay.poison) };
     assert_eq!((failure.class(), failure.peer_code()), (Class::Poison, Some("406")));
     relay.stop(GRACE).await;
