@@ -27,6 +27,7 @@ mod patience;
 mod session;
 mod shared;
 mod tls;
+pub mod topology;
 mod transport;
 mod trial;
 mod unconfirmed;

@@ -26,6 +26,7 @@ mod life;
 mod events;
 mod kafka_sink;
 mod rabbitmq_sink;
+mod mixed;
 mod setup;
 mod start;
 mod layering;

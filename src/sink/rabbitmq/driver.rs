@@ -110,7 +110,12 @@ impl Driver {
                 End::Connection(failure) => failure,
                 End::Channel(error, lost) => {
                     self.shared.close();
-                    match self.mend(&mut link, &error, lost).await {
+                    let shared = Arc::clone(&self.shared);
+                    let mended = tokio::select! {
+                        mended = self.mend(&mut link, &error, lost) => mended,
+                        _ = shared.stopped() => break,
+                    };
+                    match mended {
                         Ok(reports) => {
                             self.shared.reopen(link.limits, reports);
                             continue;
@@ -330,8 +335,10 @@ impl Driver {
     }
 
     /// What kind of end `error` is.
-    async fn end(&mut self, link: &mut Link, error: Error, flow: Flow) -> End {
+    async fn end(&mut self, link: &mut Link, error: Error, mut flow: Flow) -> End {
         let error = reason(link, error).await;
+        // What was acknowledged to the last need not be sent again.
+        self.settle(&mut flow).err();
         if let Some(code) = error::reply_code(&error) {
             self.metrics.failed(&code.to_string());
         }
@@ -346,6 +353,7 @@ impl Driver {
         self.shared.close();
         self.metrics.connected.set(0);
         tracing::warn!(sink = self.name, %failure, "connecting again");
+        self.connector.turn();
         let (shared, mut failure) = (Arc::clone(&self.shared), failure);
         let mut stopped = pin!(shared.stopped());
         loop {
