@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Config, KafkaConfig, SinkConfig, TemplatePart};
+use crate::config::{Config, KafkaConfig, SinkConfig, TargetConfig, TemplatePart, TemplateText};
 use crate::failure::Failure;
 use crate::metrics::{Metrics, SinkMetrics};
 use crate::sink::kafka::{self, KafkaSink};
@@ -27,6 +27,9 @@ pub(super) async fn start(
     let sink = match sink {
         SinkConfig::Kafka(kafka) => {
             return start_kafka(config, index, name, kafka, mailbox, metrics).await;
+        }
+        SinkConfig::RabbitMq(_) => {
+            return Err(Failure::configuration("a RabbitMQ sink cannot be started yet"));
         }
         SinkConfig::Stdout => StdoutSink::start(mailbox.clone()).map(Sink::Stdout),
         SinkConfig::Null => NullSink::start(mailbox.clone()).map(Sink::Null),
@@ -98,15 +101,21 @@ fn literal_topics(config: &Config, sink: usize) -> Vec<String> {
         .routes
         .iter()
         .filter(|route| route.sink == sink)
-        .filter_map(|route| {
-            let parts = route.topic.parts.iter().map(|part| match part {
-                TemplatePart::Literal(text) => Some(text.as_str()),
-                TemplatePart::Placeholder(_) => None,
-            });
-            parts.collect::<Option<String>>()
+        .filter_map(|route| match &route.target {
+            TargetConfig::Topic { topic, .. } => literal(topic),
+            TargetConfig::Exchange { .. } => None,
         })
         .collect();
     topics.sort_unstable();
     topics.dedup();
     topics
+}
+
+/// The text of a template that has no placeholder.
+fn literal(template: &TemplateText) -> Option<String> {
+    let parts = template.parts.iter().map(|part| match part {
+        TemplatePart::Literal(text) => Some(text.as_str()),
+        TemplatePart::Placeholder(_) => None,
+    });
+    parts.collect()
 }
