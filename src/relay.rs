@@ -29,6 +29,6 @@ mod stuck;
 mod supervisor;
 
 pub use columns::columns_needed;
-pub use sinks::{Trial, try_sinks};
+pub use sinks::{Known, Trial, try_sinks};
 pub use stop::Stop;
 pub use supervisor::{Options, Supervisor};

@@ -26,6 +26,7 @@ mod message;
 mod patience;
 mod shared;
 mod tls;
+pub mod topology;
 mod transport;
 mod trial;
 mod unconfirmed;

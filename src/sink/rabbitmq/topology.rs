@@ -132,7 +132,9 @@ impl Topology {
         let mut walk = Walk::default();
         self.walk(exchange, routing_key, &mut walk);
         match walk {
-            Walk { queues, .. } if !queues.is_empty() => Reach::Queues(queues.into_iter().collect()),
+            Walk { queues, .. } if !queues.is_empty() => {
+                Reach::Queues(queues.into_iter().collect())
+            }
             Walk { unknown: Some(kind), .. } => Reach::Unknown(kind),
             Walk { .. } => Reach::Nowhere,
         }

@@ -83,9 +83,7 @@ mod tests {
     fn slowly(pattern: &[&str], words: &[&str]) -> bool {
         match (pattern.split_first(), words.split_first()) {
             (None, None) => true,
-            (Some((&"#", rest)), _) => {
-                (0..=words.len()).any(|taken| slowly(rest, &words[taken..]))
-            }
+            (Some((&"#", rest)), _) => (0..=words.len()).any(|taken| slowly(rest, &words[taken..])),
             (Some((first, rest)), Some((word, words))) => {
                 (*first == "*" || first == word) && slowly(rest, words)
             }

@@ -63,8 +63,12 @@ impl Loss {
             Self::NotDurable | Self::Leaves => {
                 "declare it durable, neither exclusive nor with auto-delete"
             }
-            Self::Expires => "declare it without `x-expires`, and clear the policy that sets `expires`",
-            Self::DropsHead => "declare it with `x-overflow: reject-publish`, or set `overflow` by a policy",
+            Self::Expires => {
+                "declare it without `x-expires`, and clear the policy that sets `expires`"
+            }
+            Self::DropsHead => {
+                "declare it with `x-overflow: reject-publish`, or set `overflow` by a policy"
+            }
             Self::MessagesEnd => "give it an `x-dead-letter-exchange`, or no `x-message-ttl`",
         }
     }
