@@ -147,7 +147,8 @@ impl Driver {
             if let Err(error) = self.settle(&mut flow) {
                 return self.end(link, error, flow).await;
             }
-            if deadline.is_some() && flow.is_idle() && self.trial.is_none() {
+            let is_idle = flow.is_idle() && self.trial.is_none() && self.waiting.is_empty();
+            if deadline.is_some() && is_idle {
                 return End::Stopped;
             }
             tokio::select! {
@@ -162,6 +163,7 @@ impl Driver {
                 () = late(deadline) => return End::Stopped,
                 _ = looks.tick() => {
                     if let Some(failure) = self.look(link, &flow) {
+                        self.settle(&mut flow).err();
                         return End::Connection(failure);
                     }
                 }
