@@ -29,9 +29,9 @@ CONF
     apt-get -q -c "$part/apt/apt.conf" download "$@"
 )
 
-# The mirror that the machine itself uses. One for Debian has every release.
+# The mirror that the machine itself uses: it has every release. Its lists need not have been fetched yet.
 debian_mirror() {
-    # shellcheck disable=SC2016 # apt's own variables
-    apt-get indextargets --format '$(REPO_URI) $(RELEASE)' "Created-By: Packages" "Component: main" |
-        awk '$1 ~ /\/debian\/?$/ && $2 !~ /-/ { print $1; exit }'
+    local mirrors
+    mirrors=$(apt-get update --print-uris | sed -n "s|^'\(.*/debian\)/*dists/[a-z]*/InRelease'.*|\1|p")
+    echo "${mirrors%%$'\n'*}"
 }

@@ -1,9 +1,6 @@
 //! RabbitMQ: layouts, readers, and brokers that are hurt.
 
-use std::fs;
-
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
-use lapin::tcp::{OwnedIdentity, OwnedTLSConfig};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{
     BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, PublisherConfirm,
@@ -13,8 +10,8 @@ use uuid::Uuid;
 
 use crate::checker::{Event, History, judge_queues, read_queues};
 use crate::support::{
-    Certificates, EXCHANGE, Message, PrivateRabbit, QueueKind, Rabbit, RabbitReader, RabbitVersion,
-    SHORT, wait_until,
+    EXCHANGE, Message, PrivateRabbit, QueueKind, Rabbit, RabbitReader, RabbitVersion, SHORT,
+    wait_until,
 };
 
 on_both_rabbits!(
@@ -23,7 +20,6 @@ on_both_rabbits!(
     a_user_may_publish_and_nothing_else,
     a_full_queue_refuses_and_a_reader_makes_room,
     a_private_node_dies_blocks_and_comes_back,
-    a_private_node_knows_its_clients_by_their_certificates,
 );
 
 async fn the_reader_gives_each_queue_in_its_order_and_to_its_end(version: RabbitVersion) {
@@ -158,36 +154,6 @@ async fn a_private_node_dies_blocks_and_comes_back(version: RabbitVersion) {
     assert!(reader.read_to_end().await.iter().any(|message| message.text() == "c"));
 }
 
-async fn a_private_node_knows_its_clients_by_their_certificates(version: RabbitVersion) {
-    let certificates = Certificates::new("pgoutbox tests", "localhost");
-    let node = PrivateRabbit::start_with_tls(version, &certificates, &[]).await;
-    let rabbit = Rabbit::create_on(node.node(), "tls");
-    rabbit.create_layout(QueueKind::Classic);
-    let (certificate, key) = certificates.client(rabbit.name());
-    let config = OwnedTLSConfig {
-        identity: Some(OwnedIdentity::PKCS8 {
-            pem: fs::read(certificate).unwrap(),
-            key: fs::read(key).unwrap(),
-        }),
-        cert_chain: Some(fs::read_to_string(certificates.authority()).unwrap()),
-    };
-    let url = format!(
-        "amqps://localhost:{}/{}?auth_mechanism=external",
-        node.node().tls_port,
-        rabbit.name()
-    );
-    let connection = Connection::connect_with_config(
-        &url,
-        ConnectionProperties::default(),
-        config,
-        lapin::runtime::default_runtime().unwrap(),
-    )
-    .await
-    .unwrap();
-    let publisher = Publisher::on(connection).await;
-    assert!(publisher.publish("order", "a").await.is_ack());
-}
-
 /// A client without any care.
 struct Publisher {
     connection: Connection,
@@ -196,10 +162,7 @@ struct Publisher {
 
 impl Publisher {
     async fn connect(url: &str) -> Self {
-        Self::on(Connection::connect(url, ConnectionProperties::default()).await.unwrap()).await
-    }
-
-    async fn on(connection: Connection) -> Self {
+        let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
         let channel = connection.create_channel().await.unwrap();
         channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
         Self { connection, channel }

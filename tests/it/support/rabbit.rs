@@ -102,8 +102,18 @@ impl Rabbit {
     /// The cases' layout: the direct exchange [`EXCHANGE`], and for each aggregate type a queue of
     /// its name and routing key.
     pub(crate) fn create_layout(&self, kind: QueueKind) {
+        self.create_layout_of([kind; 3]);
+    }
+
+    /// The same with a classic queue for orders, a quorum queue for payments, and a stream for
+    /// shipments.
+    pub(crate) fn create_mixed_layout(&self) {
+        self.create_layout_of([QueueKind::Classic, QueueKind::Quorum, QueueKind::Stream]);
+    }
+
+    fn create_layout_of(&self, kinds: [QueueKind; 3]) {
         self.create_exchange(EXCHANGE, "direct", json!({}));
-        for queue in QUEUES {
+        for (queue, kind) in QUEUES.into_iter().zip(kinds) {
             self.create_queue(queue, kind, json!({}));
             self.bind(EXCHANGE, queue, queue);
         }
@@ -135,11 +145,22 @@ impl Rabbit {
         );
     }
 
+    /// Takes back what [`Rabbit::bind`] did.
+    pub(crate) fn unbind(&self, exchange: &str, queue: &str, routing_key: &str) {
+        // The API names a binding without arguments by its routing key.
+        let path = ["bindings", &self.name, "e", exchange, "q", queue, routing_key];
+        self.node.management.delete(&path);
+    }
+
     /// Sets a policy for queues whose names match, such as `{"max-length": 10}`; another of the same
     /// name replaces it.
     pub(crate) fn set_policy(&self, name: &str, queues: &str, definition: Value) {
         let body = json!({"pattern": queues, "apply-to": "queues", "definition": definition});
         self.node.management.put(&["policies", &self.name, name], &body);
+    }
+
+    pub(crate) fn delete_policy(&self, name: &str) {
+        self.node.management.delete(&["policies", &self.name, name]);
     }
 
     /// Whether a queue, which must be there, is a stream.

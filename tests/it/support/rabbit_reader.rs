@@ -265,7 +265,15 @@ impl RabbitReader {
     async fn connect(&mut self) -> lapin::Result<()> {
         self.disconnect().await;
         self.fetch();
-        let inbox = Arc::new(Inbox::default());
+        self.inbox.is_over.store(false, Ordering::SeqCst);
+        let result = self.consume().await;
+        // What had come before it failed is kept: it was acknowledged.
+        self.inbox.is_over.fetch_or(result.is_err(), Ordering::SeqCst);
+        self.open = Some(result?);
+        Ok(())
+    }
+
+    async fn consume(&self) -> lapin::Result<Open> {
         let connection = Connection::connect(&self.url, ConnectionProperties::default()).await?;
         let channel = connection.create_channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
@@ -279,12 +287,10 @@ impl RabbitReader {
             let options = BasicConsumeOptions::default();
             let consumer =
                 channel.basic_consume(queue.into(), queue.into(), options, arguments).await?;
-            let inbox = Arc::clone(&inbox);
+            let inbox = Arc::clone(&self.inbox);
             consumer.set_delegate(Collector { queue: queue.to_owned(), inbox });
         }
-        self.inbox = inbox;
-        self.open = Some(Open { channel, connection });
-        Ok(())
+        Ok(Open { channel, connection })
     }
 }
 
