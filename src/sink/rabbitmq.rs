@@ -24,6 +24,7 @@ mod limits;
 mod mend;
 mod message;
 mod patience;
+mod session;
 mod shared;
 mod tls;
 pub mod topology;
@@ -96,7 +97,8 @@ impl RabbitMqSink {
             looked.map_err(|error| session.site.exchange(exchange, &error))?;
         }
         let shared = Arc::new(Shared::new(mailbox, link.limits));
-        let driver = Driver::new(name, Arc::clone(&shared), metrics, connector);
+        let limit = config.max_unsettled_per_key;
+        let driver = Driver::new(name, Arc::clone(&shared), metrics, connector, limit);
         Ok(Self {
             name: name.to_owned(),
             shared,

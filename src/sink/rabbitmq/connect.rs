@@ -5,14 +5,10 @@ use std::time::Duration;
 
 use async_rs::Runtime;
 use futures_core::Stream;
-use lapin::options::{ConfirmSelectOptions, ExchangeDeclareOptions};
-use lapin::types::{FieldTable, ShortString};
 use lapin::uri::{
     AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo, SASLMechanism,
 };
-use lapin::{
-    AsyncTcpStream, Channel, Connection, ConnectionProperties, Error, Event, ExchangeKind,
-};
+use lapin::{AsyncTcpStream, Channel, Connection, ConnectionProperties, Error, Event};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -20,6 +16,7 @@ use super::error::Site;
 use super::greeting::Greeting;
 use super::kit::Kit;
 use super::limits::Limits;
+use super::session::Session;
 use super::tls;
 use super::transport::{Cut, Socket, Transport};
 use crate::config::{AmqpUrl, RabbitMqConfig, Sasl};
@@ -28,18 +25,12 @@ use crate::failure::{Class, Failure};
 /// How long one host may take to be connected to.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long the server may take to answer one question.
-pub(super) const ANSWER: Duration = Duration::from_secs(5);
-
 /// How long a polite goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// What RabbitMQ itself asks for; it is not exceeded where a server has no limit, since lapin makes
 /// its buffers of 32 frames.
 const FRAME_MAX: u32 = 131_072;
-
-/// The channel that is published on, and those that ask.
-const CHANNEL_MAX: u16 = 16;
 
 /// How connections are made.
 #[derive(Debug)]
@@ -58,13 +49,6 @@ pub(super) struct Link {
     pub(super) events: Events,
     pub(super) limits: Limits,
     cut: CutOnDrop,
-}
-
-/// A connection, and what its messages name.
-#[derive(Debug)]
-pub(super) struct Session {
-    pub(super) site: Site,
-    connection: Connection,
 }
 
 /// What a connection has to tell.
@@ -134,10 +118,10 @@ impl Connector {
         let (transport, cut, greeting) = Transport::new(socket);
         let cut = CutOnDrop(cut);
         let connection = self.login(server, transport).await.map_err(|error| {
-            self.not_offered(site, &greeting).unwrap_or_else(|| site.login(&error))
+            self.not_offered(site, &greeting)
+                .unwrap_or_else(|| site.login(&error, greeting.get().is_some()))
         })?;
         let events: Events = Box::pin(connection.events_listener());
-        let channel = confirming(&connection).await.map_err(|error| site.login(&error))?;
         let frame = connection.configuration().frame_max();
         let limits = Limits::new(frame, greeting.get(), self.config.max_message_size);
         tracing::info!(
@@ -146,8 +130,10 @@ impl Connector {
             heartbeat = connection.configuration().heartbeat(),
             "connected to RabbitMQ"
         );
-        let session = Arc::new(Session { site: site.clone(), connection });
-        Ok(Link { session, channel: Arc::new(channel), events, limits, cut })
+        let session = Session::new(site.clone(), connection);
+        let channel = session.confirming().await.map_err(|error| site.login(&error, true))?;
+        let (session, channel) = (Arc::new(session), Arc::new(channel));
+        Ok(Link { session, channel, events, limits, cut })
     }
 
     async fn socket(&self, server: &AmqpUrl, site: &Site) -> Result<Socket, Failure> {
@@ -180,7 +166,7 @@ impl Connector {
             vhost: server.vhost.clone(),
             query: AMQPQueryString {
                 frame_max: Some(FRAME_MAX),
-                channel_max: Some(CHANNEL_MAX),
+                channel_max: None,
                 heartbeat: Some(u16::try_from(self.config.heartbeat.as_secs()).unwrap_or(u16::MAX)),
                 connection_timeout: None,
                 auth_mechanism: Some(match self.config.sasl {
@@ -228,7 +214,7 @@ impl Connector {
 impl Link {
     /// Opens another channel that confirms, in the place of one that was closed.
     pub(super) async fn reopen(&mut self) -> Result<(), Failure> {
-        let channel = self.session.side_channel().await;
+        let channel = self.session.confirming().await;
         self.channel = Arc::new(channel.map_err(|error| self.session.site.connection(&error))?);
         Ok(())
     }
@@ -236,59 +222,11 @@ impl Link {
     /// Says goodbye, for a moment, and cuts.
     pub(super) async fn close(self) {
         // The server answers nothing while it blocks the connection.
-        let close = self.session.connection.close(200, "OK".into());
-        if let Ok(Err(error)) = timeout(GOODBYE, close).await {
+        if let Ok(Err(error)) = timeout(GOODBYE, self.session.close()).await {
             tracing::debug!(%error, "closing the connection");
         }
         drop(self.cut);
     }
-}
-
-impl Session {
-    /// Whether the connection stands, as far as is known.
-    pub(super) fn is_connected(&self) -> bool {
-        self.connection.status().connected()
-    }
-
-    /// Whether the broker takes nothing at the moment.
-    pub(super) fn is_blocked(&self) -> bool {
-        self.connection.status().blocked()
-    }
-
-    /// A channel that confirms.
-    pub(super) async fn side_channel(&self) -> Result<Channel, Error> {
-        answered(confirming(&self.connection)).await
-    }
-
-    /// Asks for an exchange, on a channel of its own, since a missing one closes it.
-    pub(super) async fn look(&self, exchange: &str) -> Result<(), Error> {
-        // Every server has the default exchange, and lets nobody declare it.
-        let Ok(name) = ShortString::try_new(exchange) else { return Ok(()) };
-        if exchange.is_empty() {
-            return Ok(());
-        }
-        answered(async {
-            let channel = self.connection.create_channel().await?;
-            let options = ExchangeDeclareOptions { passive: true, ..Default::default() };
-            let kind = ExchangeKind::Direct;
-            channel.exchange_declare(name, kind, options, FieldTable::default()).await?;
-            channel.close(200, "OK".into()).await
-        })
-        .await
-    }
-}
-
-async fn confirming(connection: &Connection) -> Result<Channel, Error> {
-    let channel = connection.create_channel().await?;
-    channel.confirm_select(ConfirmSelectOptions::default()).await?;
-    Ok(channel)
-}
-
-/// What the server answers, or a time-out as an error.
-async fn answered<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    timeout(ANSWER, question)
-        .await
-        .unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
 }
 
 fn place(server: &AmqpUrl) -> String {

@@ -1,5 +1,6 @@
 //! Owns the connection: publishes what is handed over, reports how it ended, and connects again.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -53,6 +54,10 @@ pub(super) struct Driver {
     /// Ends of channels and connections since the last acknowledgement.
     pub(super) fruitless: u32,
     inbox: Vec<Message>,
+    /// Wait for the trial under way.
+    waiting: VecDeque<Message>,
+    /// Whether what comes later waits behind them.
+    keeps_behind: bool,
     reports: Vec<Report>,
 }
 
@@ -72,6 +77,7 @@ impl Driver {
         shared: Arc<Shared>,
         metrics: SinkMetrics,
         connector: Connector,
+        max_unsettled_per_key: usize,
     ) -> Self {
         Self {
             name: name.to_owned(),
@@ -86,6 +92,8 @@ impl Driver {
             slow: None,
             fruitless: 0,
             inbox: Vec::new(),
+            waiting: VecDeque::new(),
+            keeps_behind: max_unsettled_per_key > 1,
             reports: Vec::new(),
         }
     }
@@ -96,6 +104,7 @@ impl Driver {
         loop {
             let end = self.serve(&mut link).await;
             self.trial = None;
+            self.waiting.clear();
             let failure = match end {
                 End::Stopped => break,
                 End::Connection(failure) => failure,
@@ -157,30 +166,47 @@ impl Driver {
 
     /// Publishes what was handed over, but for exchanges that take nothing.
     fn publish_new(&mut self, link: &Link, flow: &mut Flow) {
+        let now = Instant::now();
+        while let Some(message) = self.waiting.pop_front() {
+            if let Some(message) = self.pass(message, link, flow, now) {
+                self.waiting.push_front(message);
+                break;
+            }
+        }
         let mut inbox = std::mem::take(&mut self.inbox);
         self.shared.take(&mut inbox);
-        let now = Instant::now();
         for message in inbox.drain(..) {
-            match self.way(&message, now) {
-                Way::Open => flow.publish(message, now),
-                Way::Try { publishes } => {
-                    let session = Arc::clone(&link.session);
-                    self.trial = Some(Box::pin(attempt(session, message, publishes)));
-                }
-                Way::Back(failure) => {
-                    self.reports.push(Report::Outcome(message.id, Outcome::Returned(failure)));
-                }
-            }
+            // Where a key has several events out, nothing may overtake what waits.
+            let is_behind = self.keeps_behind && !self.waiting.is_empty();
+            let kept = if is_behind { Some(message) } else { self.pass(message, link, flow, now) };
+            self.waiting.extend(kept);
         }
         self.inbox = inbox;
     }
 
-    fn way(&mut self, message: &Message, now: Instant) -> Way {
+    /// Sends a message on its way; gives back one that has to wait.
+    fn pass(
+        &mut self,
+        message: Message,
+        link: &Link,
+        flow: &mut Flow,
+        now: Instant,
+    ) -> Option<Message> {
         let may_try = self.trial.is_none();
-        if let Some(way) = self.suspects.way(message.id, may_try) {
-            return way;
+        let way = self.suspects.way(message.id, may_try);
+        let exchange = &message.address.exchange;
+        match way.unwrap_or_else(|| self.exchanges.way(exchange, may_try, now)) {
+            Way::Open => flow.publish(message, now),
+            Way::Try { publishes } => {
+                let session = Arc::clone(&link.session);
+                self.trial = Some(Box::pin(attempt(session, message, publishes)));
+            }
+            Way::Wait => return Some(message),
+            Way::Back(failure) => {
+                self.reports.push(Report::Outcome(message.id, Outcome::Returned(failure)));
+            }
         }
-        self.exchanges.way(&message.address.exchange, may_try, now)
+        None
     }
 
     /// Reports what has ended.
@@ -260,6 +286,11 @@ impl Driver {
         if !link.session.is_connected() || !link.channel.status().connected() {
             let message = format!("the connection to RabbitMQ at `{}` is gone", site.server);
             return Some(Failure::transient(message).code("connection"));
+        }
+        if link.session.is_worn() {
+            let message =
+                format!("the connection to RabbitMQ at `{}` has no channel left", site.server);
+            return Some(Failure::transient(message).code("channels"));
         }
         if link.session.is_blocked() {
             self.patience.hold(now);

@@ -54,10 +54,15 @@ fn name(code: u16) -> &'static str {
 }
 
 impl Site {
-    /// A login that failed.
-    pub(super) fn login(&self, error: &Error) -> Failure {
+    /// A login that failed; whether the server said anything before.
+    pub(super) fn login(&self, error: &Error, has_greeted: bool) -> Failure {
         let Self { server, vhost, username } = self;
         match reply_code(error) {
+            None if !has_greeted && matches!(error.kind(), ErrorKind::IOError(_)) => {
+                // A broker that starts does so, too.
+                self.lost(error, "hangs up before it says anything")
+                    .hint("is that RabbitMQ's AMQP port? 5672, or 5671 with TLS")
+            }
             Some(403) => coded(
                 Class::Fixable,
                 format!("RabbitMQ at `{server}` refuses the login of `{username}`"),

@@ -24,10 +24,11 @@ pub(super) struct Exchanges {
 }
 
 #[derive(Debug)]
-struct Closed {
-    failure: Failure,
-    tries: u32,
-    try_at: Instant,
+enum Closed {
+    /// It does not take messages.
+    Known { failure: Failure, tries: u32, try_at: Instant },
+    /// It, or another one, does not take messages.
+    Suspected,
 }
 
 /// What to do with an event.
@@ -40,41 +41,51 @@ pub(super) enum Way {
         /// Whether it must be published for that; that a missing one exists can be asked.
         publishes: bool,
     },
+    /// It is to be tried after another one.
+    Wait,
     /// It comes back.
     Back(Failure),
 }
 
 impl Exchanges {
     /// What to do with an event for `exchange`; `may_try` where nothing else is being tried.
-    pub(super) fn way(&mut self, exchange: &str, may_try: bool, now: Instant) -> Way {
+    pub(super) fn way(&self, exchange: &str, may_try: bool, now: Instant) -> Way {
         if self.closed.is_empty() {
             return Way::Open;
         }
-        match self.closed.get_mut(exchange) {
+        match self.closed.get(exchange) {
             None => Way::Open,
-            Some(closed) if may_try && now >= closed.try_at => {
-                Way::Try { publishes: closed.failure.peer_code() != Some("404") }
+            Some(Closed::Suspected) if may_try => Way::Try { publishes: true },
+            Some(Closed::Suspected) => Way::Wait,
+            Some(Closed::Known { failure, try_at, .. }) if may_try && now >= *try_at => {
+                Way::Try { publishes: failure.peer_code() != Some("404") }
             }
-            Some(closed) => Way::Back(closed.failure.clone()),
+            Some(Closed::Known { failure, .. }) => Way::Back(failure.clone()),
         }
     }
 
     /// The exchange does not take messages, as was just found; tried again after a pause.
     pub(super) fn close(&mut self, exchange: &Arc<str>, failure: Failure, now: Instant) {
-        let tries = self.closed.get(exchange).map_or(0, |closed| closed.tries.saturating_add(1));
+        let tries = match self.closed.get(exchange) {
+            Some(Closed::Known { tries, .. }) => tries.saturating_add(1),
+            Some(Closed::Suspected) | None => 0,
+        };
         let pause = PAUSES.0.saturating_mul(1 << tries.min(16)).min(PAUSES.1);
-        self.closed.insert(Arc::clone(exchange), Closed { failure, tries, try_at: now + pause });
+        let closed = Closed::Known { failure, tries, try_at: now + pause };
+        self.closed.insert(Arc::clone(exchange), closed);
     }
 
-    /// The exchange may be the one that does not take messages; to be tried at once.
-    pub(super) fn suspect(&mut self, exchange: &Arc<str>, failure: Failure, now: Instant) {
-        let closed = Closed { failure, tries: 0, try_at: now };
-        self.closed.entry(Arc::clone(exchange)).or_insert(closed);
+    /// The exchange may be the one that does not take messages.
+    pub(super) fn suspect(&mut self, exchange: &Arc<str>) {
+        self.closed.entry(Arc::clone(exchange)).or_insert(Closed::Suspected);
     }
 
-    /// Why the exchange takes nothing, if it does not.
+    /// Why the exchange takes nothing, if that is known.
     pub(super) fn failure(&self, exchange: &str) -> Option<&Failure> {
-        self.closed.get(exchange).map(|closed| &closed.failure)
+        match self.closed.get(exchange)? {
+            Closed::Known { failure, .. } => Some(failure),
+            Closed::Suspected => None,
+        }
     }
 
     /// The exchange takes messages.
@@ -114,9 +125,11 @@ mod tests {
     async fn one_is_tried_at_a_time_and_the_others_flow() {
         let mut exchanges = Exchanges::default();
         let now = Instant::now();
-        exchanges.suspect(&Arc::from("x"), Failure::fixable("refused"), now);
+        exchanges.suspect(&Arc::from("x"));
         assert!(is_try(&exchanges.way("x", true, now)));
-        assert!(matches!(exchanges.way("x", false, now), Way::Back(_)));
+        assert!(matches!(exchanges.way("x", false, now), Way::Wait));
         assert!(matches!(exchanges.way("y", false, now), Way::Open));
+        exchanges.close(&Arc::from("x"), Failure::fixable("refused"), now);
+        assert!(matches!(exchanges.way("x", true, now), Way::Back(_)));
     }
 }

@@ -10,11 +10,12 @@ use std::time::Duration;
 use lapin::Error;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connect::{Link, Session};
+use super::connect::Link;
 use super::driver::{Driver, pause};
 use super::error::{self, Site};
 use super::exchanges::Way;
 use super::message::Address;
+use super::session::Session;
 use crate::failure::{Class, Failure};
 use crate::sink::{DeliveryId, Outcome, Report};
 
@@ -31,13 +32,7 @@ impl Suspects {
         if self.0.is_empty() || !self.0.contains(&id) {
             return None;
         }
-        Some(match may_try {
-            true => Way::Try { publishes: true },
-            false => {
-                let failure = Failure::transient("another message is being tried").code("suspect");
-                Way::Back(failure)
-            }
-        })
+        Some(if may_try { Way::Try { publishes: true } } else { Way::Wait })
     }
 
     /// The delivery ended.
@@ -107,10 +102,7 @@ impl Driver {
         if let [exchange] = exchanges {
             return self.exchanges.close(exchange, site.exchange(exchange, error), now);
         }
-        for exchange in exchanges {
-            let failure = Failure::transient(format!("exchange `{exchange}` is being tried"));
-            self.exchanges.suspect(exchange, failure.code("suspect"), now);
-        }
+        exchanges.iter().for_each(|exchange| self.exchanges.suspect(exchange));
     }
 
     /// What comes back, of what was out: the others may have been taken.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use lapin::Confirmation;
 use tokio::time::timeout;
 
-use super::connect::{ANSWER, Session};
 use super::error;
 use super::flow::{outcome, publish};
 use super::ledger::Verdict;
 use super::message::{Address, Message};
+use super::session::{ANSWER, Session};
 use crate::failure::{Class, Failure};
 use crate::sink::{DeliveryId, Outcome};
 
@@ -40,7 +40,7 @@ pub(super) async fn attempt(session: Arc<Session>, message: Message, publishes: 
     }
     let size = message.body.len();
     let published = async {
-        let channel = Arc::new(session.side_channel().await?);
+        let channel = Arc::new(session.confirming().await?);
         publish(channel, message).await
     };
     match timeout(ANSWER, published).await {
