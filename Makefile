@@ -17,7 +17,7 @@ demo: ## orders and payments through a real PostgreSQL and Kafka, judged at the 
 test: ## every test, on real servers
 	@dev/services install
 	cargo test --locked $(FEATURES) --no-run
-	dev/with-services test postgres kafka -- cargo test --locked $(FEATURES)
+	dev/with-services test postgres kafka rabbitmq -- cargo test --locked $(FEATURES)
 
 check: build-tools ## format and lints, as the CI wants them
 	cargo fmt --check

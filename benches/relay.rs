@@ -28,9 +28,12 @@ mod support {
     mod cluster;
     mod database;
     mod http;
+    mod management;
     mod private_kafka;
     mod private_postgres;
     mod process;
+    mod rabbit;
+    mod rabbit_node;
     mod relay;
     mod services;
     mod settings;
@@ -41,8 +44,9 @@ mod support {
     pub(crate) use database::Database;
     pub(crate) use private_kafka::{KafkaOptions, PrivateKafka};
     pub(crate) use private_postgres::PrivatePostgres;
+    pub(crate) use rabbit::{EXCHANGE, QueueKind, Rabbit};
     pub(crate) use relay::Relay;
-    pub(crate) use services::Server;
+    pub(crate) use services::{RabbitVersion, Server};
     pub(crate) use settings::Settings;
     pub(crate) use topic::Topics;
     pub(crate) use wait::{SHORT, wait_until};

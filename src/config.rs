@@ -3,11 +3,14 @@
 //! [`Config::load`] reads one YAML file. Everything wrong with it is a [`ConfigError`] that names
 //! file, line, column and the nearest right key; no error shows a value that may be a secret.
 
+mod amqp;
 mod error;
 mod expand;
 mod field;
 mod nearest;
 mod node;
+mod percent;
+mod rabbitmq;
 mod read;
 mod route;
 mod sink;
@@ -21,11 +24,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use amqp::{AmqpUrl, AmqpUrlError};
 pub use error::{ConfigError, Problem};
 use expand::Expander;
 use field::Field;
 pub(crate) use nearest::{did_you_mean, nearest};
 use node::Node;
+pub(crate) use percent::{PercentError, percent_decode};
 
 /// One relay's whole configuration.
 #[derive(Clone, Debug)]
@@ -135,6 +140,8 @@ pub enum ColumnConfig {
 pub enum SinkConfig {
     /// `kafka: …`
     Kafka(KafkaConfig),
+    /// `rabbitmq: …`
+    RabbitMq(RabbitMqConfig),
     /// `stdout: {}`
     Stdout,
     /// `"null": {}`; only benchmarks and tests name it.
@@ -150,6 +157,56 @@ pub struct KafkaConfig {
     pub properties: BTreeMap<String, Secret>,
 }
 
+/// A RabbitMQ sink.
+#[derive(Clone, Debug)]
+pub struct RabbitMqConfig {
+    /// Servers of one cluster, to be tried in turn; never empty. User and password are those in
+    /// force: `username` and `password` of the file have gone in.
+    pub servers: Vec<AmqpUrl>,
+    /// How the relay says who it is.
+    pub sasl: Sasl,
+    /// Files for `amqps`; to be read at every connection.
+    pub tls: RabbitMqTls,
+    /// Whole seconds of at least one: what is asked of the server, which may ask for less.
+    pub heartbeat: Duration,
+    /// Most events of one ordering key that are with the broker at once; at least 1.
+    pub max_unsettled_per_key: usize,
+    /// The broker's `max_message_size` where the configuration tells it.
+    pub max_message_size: Option<usize>,
+    /// The management API, for `check`.
+    pub management: Option<ManagementConfig>,
+}
+
+/// The SASL mechanism of an AMQP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Sasl {
+    /// User and password.
+    #[default]
+    Plain,
+    /// The client certificate.
+    External,
+}
+
+/// Files in PEM form; paths that stand beside the configuration file have its folder before them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RabbitMqTls {
+    /// The only authorities to trust; `None` are the system's.
+    pub ca_file: Option<PathBuf>,
+    /// The client's certificate, its chain after it, and the key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// RabbitMQ's management API.
+#[derive(Clone, Debug)]
+pub struct ManagementConfig {
+    /// `http://host:port` or `https://host:port`, without a path at its end.
+    pub url: String,
+    /// User.
+    pub username: String,
+    /// Password.
+    pub password: Secret,
+}
+
 /// One route. Templates are kept as text with their position; `routing` compiles them.
 #[derive(Clone, Debug)]
 pub struct RouteConfig {
@@ -157,12 +214,29 @@ pub struct RouteConfig {
     pub matches: Vec<Condition>,
     /// Index into [`Config::sinks`].
     pub sink: usize,
-    /// Kafka topic template.
-    pub topic: TemplateText,
-    /// Message key template; `None` is the aggregate id.
-    pub key: Option<TemplateText>,
+    /// Where to within the sink.
+    pub target: TargetConfig,
     /// Headers beyond the default ones, or in place of them by the same name.
     pub headers: Vec<(String, TemplateText)>,
+}
+
+/// Where a route leads within its sink: of the kind that the sink is of.
+#[derive(Clone, Debug)]
+pub enum TargetConfig {
+    /// Kafka, and the sinks that show what Kafka would get.
+    Topic {
+        /// Topic template.
+        topic: TemplateText,
+        /// Message key template; `None` is the aggregate id.
+        key: Option<TemplateText>,
+    },
+    /// RabbitMQ.
+    Exchange {
+        /// Exchange template; the empty text is the default exchange.
+        exchange: TemplateText,
+        /// Routing key template.
+        routing_key: TemplateText,
+    },
 }
 
 /// A template as it stands in the file, after `${env:…}` and `${file:…}` went in as literals.

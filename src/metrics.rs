@@ -61,6 +61,8 @@ pub struct SinkMetrics {
     pub delivery_seconds: Histogram,
     /// 1 while the broker is connected.
     pub connected: IntGauge,
+    /// Connections that were made anew.
+    pub reconnects: IntCounter,
     /// 1 while the sink takes nothing, or a destination does not move.
     pub blocked: IntGauge,
     failed: IntCounterVec,
@@ -94,7 +96,11 @@ impl Metrics {
             IntGaugeVec::new(Opts::new("build_info", "Always 1, with the version"), &["version"])?,
         )?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        let per_sink = PerSink::new(r)?;
+        let reconnects = register(
+            r,
+            IntCounterVec::new(Opts::new("reconnects_total", "Reconnects"), &["peer"])?,
+        )?;
+        let per_sink = PerSink::new(r, reconnects.clone())?;
         let sinks = sinks.into_iter().map(|name| (name.to_owned(), per_sink.of(name))).collect();
         Ok(Self {
             events_received: counter(r, "events_received_total", "Outbox events read")?,
@@ -124,10 +130,7 @@ impl Metrics {
             )?,
             active: gauge(r, "active", "1 while this relay holds the slot")?,
             source_connected: gauge(r, "source_connected", "1 while replication is connected")?,
-            reconnects: register(
-                r,
-                IntCounterVec::new(Opts::new("reconnects_total", "Reconnects"), &["peer"])?,
-            )?,
+            reconnects,
             failed: per_sink.failed,
             sinks,
             registry,
@@ -162,11 +165,12 @@ struct PerSink {
     failed: IntCounterVec,
     delivery_seconds: prometheus::HistogramVec,
     connected: IntGaugeVec,
+    reconnects: IntCounterVec,
     blocked: IntGaugeVec,
 }
 
 impl PerSink {
-    fn new(r: &Registry) -> Result<Self, prometheus::Error> {
+    fn new(r: &Registry, reconnects: IntCounterVec) -> Result<Self, prometheus::Error> {
         let opts = Opts::new;
         let delivered = opts("events_delivered_total", "Events acknowledged by the broker");
         let resent = opts("events_resent_total", "Events handed over again");
@@ -181,6 +185,7 @@ impl PerSink {
             failed: register(r, IntCounterVec::new(failed, &["sink", "reason"])?)?,
             delivery_seconds: register(r, prometheus::HistogramVec::new(seconds, &["sink"])?)?,
             connected: register(r, IntGaugeVec::new(connected, &["sink"])?)?,
+            reconnects,
             blocked: register(r, IntGaugeVec::new(blocked, &["sink"])?)?,
         })
     }
@@ -192,6 +197,7 @@ impl PerSink {
             failed: self.failed.clone(),
             delivery_seconds: self.delivery_seconds.with_label_values(&[name]),
             connected: self.connected.with_label_values(&[name]),
+            reconnects: self.reconnects.with_label_values(&[name]),
             blocked: self.blocked.with_label_values(&[name]),
             name: name.to_owned(),
         }

@@ -7,19 +7,22 @@
 //! is handed over again, in order. A lane can be held after a poison event and is closed while the
 //! sink does not know where it leads; other lanes go on.
 //!
+//! Where a sink's deliveries come back one by one ([`Order::give_back`]), a lane has a fixed limit
+//! instead. With a limit of one nothing later of the lane is with the sink while an earlier event is
+//! on its way back, and so nothing can overtake it.
+//!
 //! Pure: the time is an argument.
 
-use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
+mod lane;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
 use tokio::time::Instant;
 
 use crate::sink::{DeliveryId, Lane, Pace};
-
-/// A lane without an ack for this long starts slowly again. Well under the 24 h after which Kafka
-/// forgets an idle producer by default (`producer.id.expiration.ms`).
-const COLD_AFTER: Duration = Duration::from_secs(30 * 60);
+use lane::LaneState;
+pub use lane::Limits;
 
 /// What one sink holds, by delivery.
 #[derive(Debug)]
@@ -28,32 +31,26 @@ pub struct Order {
     first: u64,
     entries: VecDeque<Entry>,
     lanes: HashMap<Lane, LaneState, FixedState>,
+    /// Lanes that wait for a moment, and which.
+    pauses: BTreeSet<(Instant, Lane)>,
     /// May be handed over, in this order.
     ready: VecDeque<u64>,
     pace: Pace,
     limits: Limits,
 }
 
-/// Events of one lane that may be with the sink at once.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Before the lane's first ack.
-    pub cold: usize,
-    /// After it.
-    pub warm: usize,
-}
-
-impl Limits {
-    /// No limit at all.
-    pub const NONE: Self = Self { cold: usize::MAX, warm: usize::MAX };
-    /// One before the first ack, then no limit: Kafka's partitions.
-    pub const SLOW_START: Self = Self { cold: 1, warm: usize::MAX };
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     lane: Lane,
     state: State,
+    /// How often it came back alone.
+    returns: u16,
+}
+
+impl Entry {
+    const fn new(lane: Lane, state: State) -> Self {
+        Self { lane, state, returns: 0 }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,35 +65,6 @@ enum State {
     Settled,
 }
 
-#[derive(Debug, Default)]
-struct LaneState {
-    /// Ready or out.
-    admitted: usize,
-    waiting: VecDeque<u64>,
-    last_ack: Option<Instant>,
-    /// The sink cannot send here at the moment.
-    closed: bool,
-    /// Nothing from this delivery on may be handed over: it is a poison event.
-    held: Option<u64>,
-}
-
-impl LaneState {
-    fn limit(&self, pace: Pace, limits: Limits, now: Instant) -> usize {
-        if self.closed {
-            return 0;
-        }
-        if pace == Pace::OneByOne {
-            return 1;
-        }
-        let warm = self.last_ack.is_some_and(|ack| now.duration_since(ack) < COLD_AFTER);
-        if warm { limits.warm } else { limits.cold }
-    }
-
-    fn is_held(&self, id: u64) -> bool {
-        self.held.is_some_and(|held| id >= held)
-    }
-}
-
 impl Order {
     /// Nothing held; the first delivery will have an id of at least `first`.
     pub fn new(limits: Limits, first: u64) -> Self {
@@ -104,6 +72,7 @@ impl Order {
             first,
             entries: VecDeque::new(),
             lanes: HashMap::default(),
+            pauses: BTreeSet::new(),
             ready: VecDeque::new(),
             pace: Pace::SlowStart,
             limits,
@@ -117,9 +86,9 @@ impl Order {
         }
         // Ids that went to other sinks.
         while self.first + (self.entries.len() as u64) < id.0 {
-            self.entries.push_back(Entry { lane, state: State::Settled });
+            self.entries.push_back(Entry::new(lane, State::Settled));
         }
-        self.entries.push_back(Entry { lane, state: State::Waiting });
+        self.entries.push_back(Entry::new(lane, State::Waiting));
         self.lanes.entry(lane).or_default().closed = !open;
         self.admit(id.0, lane, now);
     }
@@ -165,6 +134,7 @@ impl Order {
             lane.held = None;
         }
         self.promote(lane, now);
+        self.forget(lane);
         while self.entries.front().is_some_and(|entry| entry.state == State::Settled) {
             self.entries.pop_front();
             self.first += 1;
@@ -196,6 +166,56 @@ impl Order {
         were_out
     }
 
+    /// The sink has given this one delivery back: it is handed over again, before what is later in
+    /// its lane, but nothing of the lane before `until`. What else of the lane is with the sink stays
+    /// there. `false` where the delivery was not with the sink.
+    pub fn give_back(&mut self, id: DeliveryId, until: Instant) -> bool {
+        let Some(entry) = self.entry(id.0).filter(|entry| entry.state == State::Out) else {
+            return false;
+        };
+        entry.state = State::Waiting;
+        entry.returns = entry.returns.saturating_add(1);
+        let lane = entry.lane;
+        let Some(state) = self.lanes.get_mut(&lane) else { return false };
+        state.take_back(id.0);
+        let is_paused_longer = state.paused.is_some_and(|paused| paused >= until);
+        if !is_paused_longer {
+            if let Some(earlier) = state.paused.replace(until) {
+                self.pauses.remove(&(earlier, lane));
+            }
+            self.pauses.insert((until, lane));
+        }
+        if self.lanes.get(&lane).is_some_and(|state| state.admitted > 0) {
+            self.call_back(lane, 0);
+        }
+        true
+    }
+
+    /// How often this delivery was given back.
+    pub fn returns(&self, id: DeliveryId) -> u16 {
+        let index = id.0.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        index.and_then(|index| self.entries.get(index)).map_or(0, |entry| entry.returns)
+    }
+
+    /// When [`Order::wake`] has something to do next.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.pauses.first().map(|(due, _)| *due)
+    }
+
+    /// Ends the pauses that are over.
+    pub fn wake(&mut self, now: Instant) {
+        while let Some((due, lane)) = self.pauses.first().copied()
+            && due <= now
+        {
+            self.pauses.remove(&(due, lane));
+            if let Some(state) = self.lanes.get_mut(&lane) {
+                state.paused = None;
+            }
+            self.promote(lane, now);
+            self.forget(lane);
+        }
+    }
+
     /// Goes on at `pace`; what is with the sink stays there.
     pub fn set_pace(&mut self, pace: Pace, now: Instant) {
         self.pace = pace;
@@ -215,8 +235,7 @@ impl Order {
         let Some(state) = self.lanes.get_mut(&lane) else { return };
         state.held = Some(state.held.map_or(id.0, |held| held.min(id.0)));
         if was_out {
-            state.admitted -= 1;
-            state.waiting.push_front(id.0);
+            state.take_back(id.0);
         }
         self.call_back(lane, id.0);
     }
@@ -296,6 +315,13 @@ impl Order {
         }
     }
 
+    /// Forgets `lane` where it is empty and nothing of it need be remembered.
+    fn forget(&mut self, lane: Lane) {
+        if self.limits.forgets && self.lanes.get(&lane).is_some_and(LaneState::is_empty) {
+            self.lanes.remove(&lane);
+        }
+    }
+
     fn make_ready(&mut self, id: u64) {
         if let Some(entry) = self.entry(id) {
             entry.state = State::Ready;
@@ -321,8 +347,7 @@ impl Order {
                 entry.state = State::Waiting;
             }
             if let Some(state) = self.lanes.get_mut(&lane) {
-                state.admitted -= 1;
-                state.waiting.push_front(id);
+                state.take_back(id);
             }
         }
     }

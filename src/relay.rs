@@ -5,7 +5,7 @@
 //!  └── sessions: checks the source, begins a session, begins the next when the source is lost
 //!      └── session: one select over sink reports, the source's batches, the guard and a stop
 //!          ├── books: ledger (ack), held events and the memory they hold, always changed together
-//!          └── outgoing, one a sink: order, blocked destinations
+//!          └── outgoing, one a sink: order, what came back (stuck), what does not move (blocked)
 //! ```
 //!
 //! Only here are a source and a sink seen together.
@@ -13,6 +13,7 @@
 pub mod liveness;
 pub mod state;
 mod backoff;
+mod blocked;
 mod books;
 mod columns;
 mod held;
@@ -24,9 +25,12 @@ mod session;
 mod sessions;
 mod sinks;
 mod stop;
+mod stuck;
 mod supervisor;
+mod survey;
 
 pub use columns::columns_needed;
-pub use sinks::{Trial, try_sinks};
+pub use sinks::{Known, Trial, try_sinks};
 pub use stop::Stop;
 pub use supervisor::{Options, Supervisor};
+pub use survey::survey;

@@ -9,22 +9,23 @@
 //!                                      OutboxEvent ──────────────────▼──▶ RoutedEvent
 //! ```
 //!
-//! Names are looked up when a route is bound, never for an event: for a cached topic an event costs
+//! Names are looked up when a route is bound, never for an event: for a cached destination an event costs
 //! counted references into the row and no allocation.
 
 mod condition;
 mod event;
+mod name;
 mod obstacle;
 mod ordering;
 mod route;
 mod router;
 mod row;
+mod target;
 mod template;
-mod topic;
 
 #[cfg(test)]
 mod tests;
 
-pub use event::{Destination, HeaderNames, Headers, RoutedEvent, SinkIndex};
+pub use event::{Content, Destination, HeaderNames, Headers, RoutedEvent, SinkIndex};
 pub use router::{Place, Poison, Routed, Router};
 pub use row::commit_time_text;

@@ -11,6 +11,12 @@ pub enum Fault {
     ConfirmEarly,
     /// Takes a failed delivery for an acknowledged one.
     SkipResend,
+    /// Takes an event that a broker has returned, since it could not route it, for an acknowledged one.
+    IgnoreReturn,
+    /// Takes an event that a broker has refused (nack) for an acknowledged one.
+    AcceptNack,
+    /// Sends an event that came back behind later ones of its ordering key.
+    ResendLate,
     /// Swaps two events of one ordering key.
     Reorder,
     /// Sends an event again with another payload.
@@ -21,14 +27,25 @@ pub enum Fault {
 
 impl Fault {
     /// All faults.
-    pub const ALL: [Self; 5] =
-        [Self::ConfirmEarly, Self::SkipResend, Self::Reorder, Self::ChangeCopy, Self::InventEvent];
+    pub const ALL: [Self; 8] = [
+        Self::ConfirmEarly,
+        Self::SkipResend,
+        Self::IgnoreReturn,
+        Self::AcceptNack,
+        Self::ResendLate,
+        Self::Reorder,
+        Self::ChangeCopy,
+        Self::InventEvent,
+    ];
 
     /// The fault's name in `PGOUTBOX_SABOTAGE`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ConfirmEarly => "confirm_early",
             Self::SkipResend => "skip_resend",
+            Self::IgnoreReturn => "ignore_return",
+            Self::AcceptNack => "accept_nack",
+            Self::ResendLate => "resend_late",
             Self::Reorder => "reorder",
             Self::ChangeCopy => "change_copy",
             Self::InventEvent => "invent_event",

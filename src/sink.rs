@@ -15,6 +15,7 @@ mod exchange;
 pub mod kafka;
 pub mod mailbox;
 pub mod null;
+pub mod rabbitmq;
 pub mod stdout;
 
 use std::time::Duration;
@@ -29,10 +30,23 @@ pub struct DeliveryId(pub u64);
 
 /// What a sink sends in order: events of one lane never overtake each other.
 ///
-/// For Kafka a topic's partition; for a sink without such a notion the ordering key's hash. Two
+/// For Kafka a topic's partition; for RabbitMQ the ordering key's hash, or one of its own for an
+/// event without an ordering key. Two
 /// events of one ordering key and destination are always in one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(pub u64);
+
+/// How many events of one lane a sink may be handed at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lanes {
+    /// Any number: everything goes in the one order that it came in.
+    Unlimited,
+    /// As [`Pace`] says.
+    SlowStart,
+    /// So many, at least one. There are as many lanes as there are ordering keys, and one that is
+    /// empty is forgotten.
+    Fixed(usize),
+}
 
 /// How a delivery ended.
 #[derive(Clone, Debug)]
@@ -40,7 +54,7 @@ pub enum Outcome {
     /// The broker has it for good.
     Acknowledged,
     /// The broker does not have it, and would not take it now (unknown topic, nack, unroutable):
-    /// it is sent again later, in order.
+    /// it is sent again later, in order: see [`Sink::returns_singly`].
     Returned(Failure),
     /// The broker does not have it and never will: a poison event.
     Rejected(Failure),
@@ -92,6 +106,8 @@ pub enum Report {
 pub enum Sink {
     /// Apache Kafka.
     Kafka(kafka::KafkaSink),
+    /// RabbitMQ.
+    RabbitMq(rabbitmq::RabbitMqSink),
     /// One JSON line an event.
     Stdout(stdout::StdoutSink),
     /// Takes everything, and acknowledges it from another thread, out of order and in batches: for
@@ -104,6 +120,7 @@ impl Sink {
     pub fn lane(&mut self, event: &RoutedEvent) -> Lane {
         match self {
             Self::Kafka(sink) => sink.lane(event),
+            Self::RabbitMq(sink) => sink.lane(event),
             Self::Stdout(_) => Lane(0),
             Self::Null(_) => Lane(event.ordering_key.unwrap_or(0)),
         }
@@ -113,19 +130,33 @@ impl Sink {
     pub fn is_open(&self, lane: Lane) -> bool {
         match self {
             Self::Kafka(sink) => sink.is_open(lane),
-            Self::Stdout(_) | Self::Null(_) => true,
+            Self::RabbitMq(_) | Self::Stdout(_) | Self::Null(_) => true,
         }
     }
 
-    /// Whether lanes matter to this sink; where not, everything goes in the one order it came in.
-    pub fn has_lanes(&self) -> bool {
-        matches!(self, Self::Kafka(_))
+    /// How many events of one lane it may be handed at once.
+    pub fn lanes(&self) -> Lanes {
+        match self {
+            Self::Kafka(_) => Lanes::SlowStart,
+            Self::RabbitMq(sink) => Lanes::Fixed(sink.max_unsettled_per_key()),
+            Self::Stdout(_) | Self::Null(_) => Lanes::Unlimited,
+        }
+    }
+
+    /// Whether a delivery that it reports [`Outcome::Returned`] comes back alone, to be handed over
+    /// again after a pause. Where not, a [`Report::Reset`] follows that takes everything back.
+    pub fn returns_singly(&self) -> bool {
+        match self {
+            Self::RabbitMq(_) => true,
+            Self::Kafka(_) | Self::Stdout(_) | Self::Null(_) => false,
+        }
     }
 
     /// Hands one event over. `false`: no room now, a [`Report::Room`] or [`Report::Reset`] follows.
     pub fn enqueue(&mut self, id: DeliveryId, event: &RoutedEvent) -> bool {
         match self {
             Self::Kafka(sink) => sink.enqueue(id, event),
+            Self::RabbitMq(sink) => sink.enqueue(id, event),
             Self::Stdout(sink) => sink.enqueue(id, event),
             Self::Null(sink) => sink.enqueue(id),
         }
@@ -136,6 +167,7 @@ impl Sink {
         match self {
             Self::Stdout(sink) => sink.seal(),
             Self::Kafka(_) => {}
+            Self::RabbitMq(sink) => sink.seal(),
             Self::Null(sink) => sink.seal(),
         }
     }
@@ -145,6 +177,7 @@ impl Sink {
     pub async fn stop(self, grace: Duration) {
         match self {
             Self::Kafka(sink) => sink.stop(grace).await,
+            Self::RabbitMq(sink) => sink.stop(grace).await,
             Self::Stdout(sink) => sink.stop(grace).await,
             Self::Null(_) => {}
         }

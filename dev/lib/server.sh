@@ -44,7 +44,8 @@ start_server() {
     begin=$(now_ms)
     launch "$dir" "$account" "$@"
     until "$ready" "$name" >/dev/null 2>&1; do
-        if ! server_pid "$name" >/dev/null; then
+        # Twice: a process that is becoming another program has no command line for a moment.
+        if ! server_pid "$name" >/dev/null && sleep 0.1 && ! server_pid "$name" >/dev/null; then
             start_failed "$name" "$name ended while it started"
         elif (($(now_ms) - begin > START_SECONDS * 1000)); then
             stop_server "$name"

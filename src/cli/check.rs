@@ -9,7 +9,7 @@ use super::{ConfigArgs, runtime};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::postgres::Settings;
-use crate::relay::{Trial, columns_needed, try_sinks};
+use crate::relay::{Known, Trial, columns_needed, survey, try_sinks};
 use crate::replication::preflight::{Finding, Severity, preflight};
 use crate::replication::{Connection, Identity};
 
@@ -43,16 +43,19 @@ pub(super) fn run(arguments: CheckArgs) -> Result<ExitCode, Failure> {
 async fn everything(config: &Config) -> Result<Vec<Finding>, Failure> {
     let mut findings = postgres(config).await?;
     findings.extend(try_sinks(config).await?.into_iter().map(of_sink));
+    findings.extend(survey(config).await?);
     Ok(findings)
 }
 
 fn of_sink(Trial { sink, outcome }: Trial) -> Finding {
     let subject = format!("sink `{sink}`");
     match outcome {
-        Ok(known) if known.is_empty() => {
-            Finding::ok(subject, "connects; topics depend on the events")
+        Ok(Known { kind, names }) if names.is_empty() => {
+            Finding::ok(subject, format!("connects; {kind} depend on the events"))
         }
-        Ok(known) => Finding::ok(subject, format!("connects; topics: {}", known.join(", "))),
+        Ok(Known { kind, names }) => {
+            Finding::ok(subject, format!("connects; {kind}: {}", names.join(", ")))
+        }
         Err(failure) => Finding::from_failure(subject, &failure),
     }
 }

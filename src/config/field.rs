@@ -7,20 +7,16 @@ use super::node::{Content, Entry, Node};
 use super::{ConfigError, Location, Problem, Secret, TemplateText, nearest, unit};
 
 /// Keys of releases to come, wherever they will stand: to be told from mistyped ones.
-const LATER: [&str; 15] = [
+const LATER: [&str; 11] = [
     "alerts",
     "cloudevents",
     "delivery",
     "drop",
     "envelope",
-    "exchange",
     "expand_json",
-    "max_unsettled_per_key",
     "messages",
     "on_null_payload",
     "partition",
-    "rabbitmq",
-    "routing_key",
     "timestamp",
     "tombstone_on_empty",
 ];

@@ -147,7 +147,7 @@ fn check_slot(
         .named()?
         .into_iter()
         .zip(sinks)
-        .find(|(_, (_, sink))| matches!(sink, SinkConfig::Kafka(_)));
+        .find(|(_, (_, sink))| matches!(sink, SinkConfig::Kafka(_) | SinkConfig::RabbitMq(_)));
     match broker {
         Some(((name, sink), _)) if source.slot.is_none() => {
             let message = format!(

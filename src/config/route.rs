@@ -4,12 +4,15 @@ use regex::Regex;
 
 use super::field::{Field, Fields};
 use super::{
-    Condition, ConfigError, Location, MatchConfig, Problem, RouteConfig, SinkConfig, TemplatePart,
-    TemplateText, nearest,
+    Condition, ConfigError, Location, MatchConfig, Problem, RouteConfig, SinkConfig, TargetConfig,
+    TemplatePart, TemplateText, nearest,
 };
 
 /// Headers are numbered by a byte, and two are there by default.
 const MAX_HEADERS: usize = 250;
+
+/// All keys of a route; those that say where to depend on the sink's kind.
+const KEYS: [&str; 7] = ["match", "sink", "topic", "key", "exchange", "routing_key", "headers"];
 
 /// All routes in the file's order; where there are none, EventRouter's default to the only sink.
 pub(super) fn routes(
@@ -18,7 +21,7 @@ pub(super) fn routes(
 ) -> Result<Vec<RouteConfig>, ConfigError> {
     let field = match (root.get("routes"), sinks) {
         (Some(field), _) => field,
-        (None, [_]) => return Ok(vec![RouteConfig::to(0)]),
+        (None, [(_, sink)]) => return Ok(vec![RouteConfig::to(0, sink)]),
         (None, _) => root.need("routes")?,
     };
     let mut routes: Vec<RouteConfig> = Vec::new();
@@ -37,31 +40,90 @@ pub(super) fn routes(
 
 impl RouteConfig {
     /// EventRouter's default, to the sink with this index.
-    fn to(sink: usize) -> Self {
-        Self { matches: Vec::new(), sink, topic: default_topic(), key: None, headers: Vec::new() }
+    fn to(index: usize, sink: &SinkConfig) -> Self {
+        let target = match sink {
+            SinkConfig::RabbitMq(_) => {
+                TargetConfig::Exchange { exchange: default_name(), routing_key: empty() }
+            }
+            SinkConfig::Kafka(_) | SinkConfig::Stdout | SinkConfig::Null => {
+                TargetConfig::Topic { topic: default_name(), key: None }
+            }
+        };
+        Self { matches: Vec::new(), sink: index, target, headers: Vec::new() }
     }
 }
 
-/// `outbox.event.${aggregate_type}`.
-fn default_topic() -> TemplateText {
+/// `outbox.event.${aggregate_type}`: EventRouter's topic, and the exchange that Debezium Server
+/// makes of it.
+fn default_name() -> TemplateText {
     let prefix = TemplatePart::Literal("outbox.event.".to_owned());
     let placeholder = TemplatePart::Placeholder("aggregate_type".to_owned());
     TemplateText { parts: vec![prefix, placeholder], location: Location::default() }
 }
 
+/// Debezium Server's routing key.
+fn empty() -> TemplateText {
+    TemplateText { parts: Vec::new(), location: Location::default() }
+}
+
 fn route(item: &Field<'_>, sinks: &[(String, SinkConfig)]) -> Result<RouteConfig, ConfigError> {
-    let fields = item.fields(&["match", "sink", "topic", "key", "headers"])?;
-    let sink = match (fields.get("sink"), sinks) {
+    let fields = item.fields(&KEYS)?;
+    let index = match (fields.get("sink"), sinks) {
         (None, [_]) => 0,
         _ => sink(&fields.need("sink")?, sinks)?,
     };
     Ok(RouteConfig {
         matches: fields.read("match", conditions)?.unwrap_or_default(),
-        topic: fields.read("topic", Field::template)?.unwrap_or_else(default_topic),
-        key: fields.read("key", Field::template)?,
+        target: match sinks.get(index) {
+            Some((name, SinkConfig::RabbitMq(_))) => exchange(&fields, name)?,
+            Some((name, _)) => topic(&fields, name)?,
+            None => return Err(item.invalid("has no sink")),
+        },
         headers: fields.read("headers", headers)?.unwrap_or_default(),
-        sink,
+        sink: index,
     })
+}
+
+fn topic(fields: &Fields<'_>, sink: &str) -> Result<TargetConfig, ConfigError> {
+    refuse(fields, ["exchange", "routing_key"], |key| {
+        format!(
+            "`{key}` belongs to a `rabbitmq` sink, and `{sink}` is none: it takes `topic` and `key`"
+        )
+    })?;
+    Ok(TargetConfig::Topic {
+        topic: fields.read("topic", Field::template)?.unwrap_or_else(default_name),
+        key: fields.read("key", Field::template)?,
+    })
+}
+
+fn exchange(fields: &Fields<'_>, sink: &str) -> Result<TargetConfig, ConfigError> {
+    refuse(fields, ["topic", "key"], |key| {
+        format!(
+            "`{key}` means nothing to the `rabbitmq` sink `{sink}`: it takes `exchange` and `routing_key`"
+        )
+    })?;
+    let exchange = fields.read("exchange", Field::template)?.unwrap_or_else(default_name);
+    let routing_key = fields.read("routing_key", Field::template)?;
+    if let Some(field) = fields.get("exchange")
+        && exchange.parts.is_empty()
+        && routing_key.as_ref().is_none_or(|key| key.parts.is_empty())
+    {
+        let must = "is the default exchange, whose `routing_key` is the name of a queue: add it";
+        return Err(field.invalid(must));
+    }
+    Ok(TargetConfig::Exchange { exchange, routing_key: routing_key.unwrap_or_else(empty) })
+}
+
+/// Complains about the first of `keys` that is there.
+fn refuse(
+    fields: &Fields<'_>,
+    keys: [&str; 2],
+    message: impl Fn(&str) -> String,
+) -> Result<(), ConfigError> {
+    match keys.into_iter().find_map(|key| Some((key, fields.get(key)?))) {
+        Some((key, field)) => Err(ConfigError::invalid(field.key_location, message(key))),
+        None => Ok(()),
+    }
 }
 
 fn sink(field: &Field<'_>, sinks: &[(String, SinkConfig)]) -> Result<usize, ConfigError> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::field::Field;
+use super::rabbitmq::rabbitmq;
 use super::{ConfigError, KafkaConfig, Secret, SinkConfig};
 
 /// `SinkIndex` is a byte.
@@ -33,13 +34,14 @@ fn checked_name(name: &str, sink: &Field<'_>) -> Result<String, ConfigError> {
 }
 
 fn sink(field: &Field<'_>) -> Result<SinkConfig, ConfigError> {
-    let fields = field.fields(&["kafka", "stdout", "null"])?;
+    let fields = field.fields(&["kafka", "rabbitmq", "stdout", "null"])?;
     let mut kinds = fields.all();
     let (Some((kind, settings)), None) = (kinds.next(), kinds.next()) else {
-        return Err(field.invalid("must be one of `kafka: …` and `stdout: {}`"));
+        return Err(field.invalid("must be one of `kafka: …`, `rabbitmq: …` and `stdout: {}`"));
     };
     match kind {
         "kafka" => kafka(&settings).map(SinkConfig::Kafka),
+        "rabbitmq" => rabbitmq(&settings).map(SinkConfig::RabbitMq),
         "stdout" => settings.fields(&[]).map(|_| SinkConfig::Stdout),
         _ => settings.fields(&[]).map(|_| SinkConfig::Null),
     }

@@ -35,7 +35,8 @@ fn an_url_alone_is_a_whole_configuration() {
     assert!(matches!(&*config.sinks, [(name, SinkConfig::Stdout)] if name == "stdout"));
     let [route] = &*config.routes else { panic!("one route") };
     assert!(route.matches.is_empty() && route.headers.is_empty());
-    assert_eq!(route.topic.parts.len(), 2);
+    let TargetConfig::Topic { topic, key: None } = &route.target else { panic!("a topic") };
+    assert_eq!(topic.parts.len(), 2);
     assert_eq!(config.on_unmatched, OnUnmatched::Halt);
     assert_eq!(config.on_halt, OnHalt::Stay);
     assert_eq!(config.grace_period, Duration::from_secs(25));
@@ -134,8 +135,9 @@ fn routes_refer_to_sinks_and_keep_their_templates() {
 
     let literal = |text: &str| TemplatePart::Literal(text.to_owned());
     let placeholder = |text: &str| TemplatePart::Placeholder(text.to_owned());
-    assert_eq!(second.topic.parts, [literal("shop."), placeholder("event_type")]);
-    assert_eq!(second.topic.location, Location { line: 28, column: 12 });
+    let TargetConfig::Topic { topic, .. } = &second.target else { panic!("a topic") };
+    assert_eq!(topic.parts, [literal("shop."), placeholder("event_type")]);
+    assert_eq!(topic.location, Location { line: 28, column: 12 });
     let (name, source) = &second.headers[0];
     assert_eq!((name.as_str(), &*source.parts), ("source", &[literal("shop$")][..]));
     assert_eq!(second.headers[1].1.parts, [placeholder("@lsn")]);
@@ -219,13 +221,7 @@ fn a_wrong_file_gets_one_error_with_its_place() {
         ),
         // Releases to come.
         (with("", "alerts: {}\n"), "4:1: `alerts` is not supported yet"),
-        (
-            with(SLOT, "sinks:\n  tasks: {rabbitmq: {url: x}}\n"),
-            "6:11: `rabbitmq` is not supported yet",
-        ),
         (routes("  - sink: [events, tasks]"), "8:11: `sink: [a, b]` is not supported yet"),
-        (routes("  - exchange: payments"), "8:5: `exchange` is not supported yet"),
-        (routes("  - routing_key: x"), "8:5: `routing_key` is not supported yet"),
         (routes("  - on_null_payload: halt"), "8:5: `on_null_payload` is not supported yet"),
         (
             with(SLOT, "sinks: {e: {kafka: {brokers: h:1, delivery: exactly_once}}}\n"),
@@ -352,7 +348,7 @@ fn a_wrong_file_gets_one_error_with_its_place() {
         ),
         (
             with(SLOT, "sinks: {a: {}}\n"),
-            "5:12: `sinks.a` must be one of `kafka: …` and `stdout: {}`",
+            "5:12: `sinks.a` must be one of `kafka: …`, `rabbitmq: …` and `stdout: {}`",
         ),
         (
             with(SLOT, "sinks: {a: {kafkaa: {}}}\n"),
@@ -447,4 +443,202 @@ fn a_debezium_twin_reads_the_same_tables_through_the_same_slot() {
         twins += 1;
     }
     assert_eq!(twins, 2);
+}
+
+const RABBITMQ: &str = r#"
+source: {postgres: {url: postgres://localhost/shop, slot: orders}}
+sinks:
+  events: {kafka: {brokers: localhost:9092}}
+  tasks:
+    rabbitmq:
+      url: ["amqps://relay:x@one/%2f", "amqps://two:5672/shop"]
+      username: us@er
+      password: ${env:PASSWORD}
+      tls: {ca_file: ca.pem, cert_file: /tls/me.pem, key_file: /tls/me.key}
+      sasl: external
+      heartbeat: 20s
+      max_unsettled_per_key: 32
+      max_message_size: 16MiB
+      management: {url: "https://one:15671/", username: watcher, password: hush}
+routes:
+  - match: {aggregate_type: payment}
+    sink: tasks
+    exchange: payments
+    routing_key: ${event_type}.${@xid}
+  - {match: {aggregate_type: refund}, sink: tasks}
+  - {match: {aggregate_type: task}, sink: tasks, exchange: "", routing_key: work}
+  - sink: events
+"#;
+
+#[test]
+fn every_key_of_a_rabbitmq_sink_is_read() {
+    let file = Some(PathBuf::from("/etc/pgoutbox.yaml"));
+    let config = Config::parse(RABBITMQ, file, &|_| Some("s3cret".to_owned())).unwrap();
+    let SinkConfig::RabbitMq(rabbitmq) = &config.sinks[1].1 else { panic!("rabbitmq") };
+    let [one, two] = &*rabbitmq.servers else { panic!("two servers") };
+    let of = |server: &AmqpUrl| (server.host.clone(), server.port, server.vhost.clone());
+    assert_eq!(of(one), ("one".to_owned(), 5671, "/".to_owned()));
+    assert_eq!(of(two), ("two".to_owned(), 5672, "shop".to_owned()));
+    for server in [one, two] {
+        assert!(server.is_tls);
+        assert_eq!((&*server.username, server.password.expose()), ("us@er", "s3cret"));
+    }
+    assert_eq!(rabbitmq.sasl, Sasl::External);
+    assert_eq!(rabbitmq.tls.ca_file.as_deref(), Some(Path::new("/etc/ca.pem")));
+    let (certificate, key) = rabbitmq.tls.identity.as_ref().unwrap();
+    assert_eq!((&**certificate, &**key), (Path::new("/tls/me.pem"), Path::new("/tls/me.key")));
+    assert_eq!(rabbitmq.heartbeat, Duration::from_secs(20));
+    assert_eq!(rabbitmq.max_unsettled_per_key, 32);
+    assert_eq!(rabbitmq.max_message_size, Some(16 << 20));
+    let management = rabbitmq.management.as_ref().unwrap();
+    assert_eq!(management.url, "https://one:15671");
+    assert_eq!((&*management.username, management.password.expose()), ("watcher", "hush"));
+    assert!(!format!("{config:?}").contains("s3cret"));
+}
+
+#[test]
+fn a_route_to_rabbitmq_has_an_exchange_and_a_routing_key() {
+    let config = parse(RABBITMQ).unwrap();
+    let literal = |text: &str| TemplatePart::Literal(text.to_owned());
+    let placeholder = |text: &str| TemplatePart::Placeholder(text.to_owned());
+    let parts = |index: usize| match &config.routes[index].target {
+        TargetConfig::Exchange { exchange, routing_key } => {
+            (exchange.parts.clone(), routing_key.parts.clone())
+        }
+        TargetConfig::Topic { .. } => panic!("a topic"),
+    };
+    let key = vec![placeholder("event_type"), literal("."), placeholder("@xid")];
+    assert_eq!(parts(0), (vec![literal("payments")], key));
+    let default = vec![literal("outbox.event."), placeholder("aggregate_type")];
+    assert_eq!(parts(1), (default, vec![]), "as Debezium Server has it");
+    assert_eq!(parts(2), (vec![], vec![literal("work")]));
+    assert!(matches!(config.routes[3].target, TargetConfig::Topic { .. }));
+}
+
+#[test]
+fn an_amqp_url_alone_is_a_whole_sink() {
+    let config = parse(&with(SLOT, "sinks: {tasks: {rabbitmq: {url: amqp://h}}}\n")).unwrap();
+    let SinkConfig::RabbitMq(rabbitmq) = &config.sinks[0].1 else { panic!("rabbitmq") };
+    assert_eq!(rabbitmq.sasl, Sasl::Plain);
+    assert_eq!(rabbitmq.heartbeat, Duration::from_secs(10));
+    assert_eq!((rabbitmq.max_unsettled_per_key, rabbitmq.max_message_size), (1, None));
+    assert!(rabbitmq.management.is_none());
+    assert!(matches!(config.routes[0].target, TargetConfig::Exchange { .. }));
+}
+
+#[test]
+fn a_wrong_rabbitmq_sink_or_route_is_refused_at_its_place() {
+    let sink = |keys: &str| with(SLOT, &format!("sinks:\n  tasks:\n    rabbitmq: {{{keys}}}\n"));
+    let url = |url: &str| sink(&format!("url: \"{url}\""));
+    let tls = |keys: &str| sink(&format!("url: amqps://h, {keys}"));
+    let route = |keys: &str| {
+        let sinks = "sinks: {tasks: {rabbitmq: {url: amqp://h}}, events: {stdout: {}}}\n";
+        with(SLOT, &format!("{sinks}routes:\n  - {{{keys}}}\n"))
+    };
+    for (text, expected) in [
+        (
+            with("", "sinks: {tasks: {rabbitmq: {url: amqp://h}}}\n"),
+            "4:9: sink `tasks` needs `source.postgres.slot`: without a slot that stays, events written \
+          while the relay is away would be lost",
+        ),
+        (sink(""), "7:15: `sinks.tasks.rabbitmq.url` is missing"),
+        (
+            sink("url: []"),
+            "7:21: `sinks.tasks.rabbitmq.url` must name a server, as in `amqp://localhost`",
+        ),
+        (
+            url("amqp://u:s3cret@h/a/b"),
+            "7:21: `sinks.tasks.rabbitmq.url` has a `/` in its virtual \
+          host, or in user or password: write it as `%2F`; the virtual host `/` itself is `/%2F`",
+        ),
+        (
+            sink("url: [amqp://a, http://b]"),
+            "7:32: `sinks.tasks.rabbitmq.url[1]` must begin with \
+          `amqp://` or `amqps://`",
+        ),
+        (
+            sink("url: amqp://h, pasword: s3cret"),
+            "7:31: unknown key `pasword`, did you mean `password`?",
+        ),
+        (
+            sink("url: amqp://h, tls: {ca_file: a}"),
+            "7:36: `sinks.tasks.rabbitmq.tls` needs a `url` \
+          that begins with `amqps://`",
+        ),
+        (
+            tls("tls: {cert_file: a}"),
+            "7:37: `sinks.tasks.rabbitmq.tls` needs `cert_file` and \
+          `key_file`, or neither",
+        ),
+        (
+            tls("sasl: external"),
+            "7:38: `sinks.tasks.rabbitmq.sasl` is by the client certificate: it \
+          needs `tls.cert_file` and `tls.key_file`",
+        ),
+        (
+            tls("sasl: plian"),
+            "7:38: unknown value of `sinks.tasks.rabbitmq.sasl` `plian`, did you \
+          mean `plain`?",
+        ),
+        (
+            tls("heartbeat: 1500ms"),
+            "7:43: `sinks.tasks.rabbitmq.heartbeat` must be whole seconds, at \
+          most 65535",
+        ),
+        (
+            tls("max_unsettled_per_key: 0"),
+            "7:55: `sinks.tasks.rabbitmq.max_unsettled_per_key` must be \
+          a whole number above 0",
+        ),
+        (
+            tls("max_message_size: 1GiB"),
+            "7:50: `sinks.tasks.rabbitmq.max_message_size` must be from \
+          1KiB to 512MiB",
+        ),
+        (
+            tls("management: {url: \"http://u:s3cret@h\"}"),
+            "7:50: \
+          `sinks.tasks.rabbitmq.management.url` has an `@`: user and password are `username` and \
+          `password`",
+        ),
+        (
+            tls("management: {url: h:15672}"),
+            "7:50: `sinks.tasks.rabbitmq.management.url` must be like \
+          `http://localhost:15672`",
+        ),
+        (
+            route("sink: tasks, topic: x"),
+            "7:19: `topic` means nothing to the `rabbitmq` sink `tasks`: \
+          it takes `exchange` and `routing_key`",
+        ),
+        (
+            route("sink: tasks, exchange: x, key: x"),
+            "7:32: `key` means nothing to the `rabbitmq` sink \
+          `tasks`: it takes `exchange` and `routing_key`",
+        ),
+        (
+            route("sink: events, exchange: x"),
+            "7:20: `exchange` belongs to a `rabbitmq` sink, and \
+          `events` is none: it takes `topic` and `key`",
+        ),
+        (
+            route("sink: events, routing_key: x"),
+            "7:20: `routing_key` belongs to a `rabbitmq` sink, and \
+          `events` is none: it takes `topic` and `key`",
+        ),
+        (
+            route("sink: tasks, exchnage: x"),
+            "7:19: unknown key `exchnage`, did you mean `exchange`?",
+        ),
+        (
+            route("sink: tasks, exchange: \"\""),
+            "7:29: `routes[0].exchange` is the default exchange, \
+          whose `routing_key` is the name of a queue: add it",
+        ),
+    ] {
+        let error = parse(&text).unwrap_err();
+        let place = error.strip_prefix("pgoutbox.yaml:").unwrap_or(&error);
+        assert_eq!(place, expected, "{text}");
+        assert!(!error.contains("s3cret"), "{error}");
+    }
 }

@@ -1,9 +1,11 @@
 //! Stories about lanes, and one generated history against a broker that fails at will.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::lane::COLD_AFTER;
 use super::*;
 
 const LANE: Lane = Lane(1);
@@ -153,6 +155,152 @@ fn ids_of_other_sinks_leave_no_trace() {
     assert!(order.entries.is_empty());
 }
 
+fn fixed(limit: usize) -> (Order, Instant) {
+    (Order::new(Limits::fixed(limit), 0), Instant::now())
+}
+
+const PAUSE: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_lane_with_a_limit_of_one_waits_for_each_ack() {
+    let (mut order, now) = fixed(1);
+    for id in 0..3 {
+        order.push(DeliveryId(id), LANE, true, now);
+    }
+    order.push(DeliveryId(3), OTHER, true, now);
+    assert_eq!(send(&mut order), [0, 3]);
+    order.settle(DeliveryId(0), true, now);
+    assert_eq!(send(&mut order), [1]);
+}
+
+#[test]
+fn what_comes_back_pauses_its_lane_and_no_other() {
+    let (mut order, now) = fixed(1);
+    for id in 0..2 {
+        order.push(DeliveryId(id), LANE, true, now);
+    }
+    order.push(DeliveryId(2), OTHER, true, now);
+    order.push(DeliveryId(3), OTHER, true, now);
+    assert_eq!(send(&mut order), [0, 2]);
+    order.give_back(DeliveryId(0), now + PAUSE);
+    order.settle(DeliveryId(2), true, now);
+    assert_eq!(send(&mut order), [3], "the other lane goes on");
+    assert_eq!(order.next_due(), Some(now + PAUSE));
+    order.wake(now + PAUSE / 2);
+    assert_eq!(send(&mut order), [] as [u64; 0]);
+    order.wake(now + PAUSE);
+    assert_eq!(send(&mut order), [0], "before what is later");
+    assert_eq!(order.next_due(), None);
+    order.settle(DeliveryId(0), true, now);
+    assert_eq!(send(&mut order), [1]);
+}
+
+#[test]
+fn returns_are_counted_through_a_reset() {
+    let (mut order, now) = fixed(1);
+    order.push(DeliveryId(0), LANE, true, now);
+    for count in 1..=3 {
+        assert_eq!(send(&mut order), [0]);
+        order.give_back(DeliveryId(0), now + PAUSE);
+        assert_eq!(order.returns(DeliveryId(0)), count);
+        order.wake(now + PAUSE);
+    }
+    send(&mut order);
+    order.reset(Pace::SlowStart, now);
+    assert_eq!(order.returns(DeliveryId(0)), 3);
+    assert_eq!(order.returns(DeliveryId(7)), 0);
+}
+
+#[test]
+fn a_pause_outlasts_a_reset() {
+    let (mut order, now) = fixed(1);
+    order.push(DeliveryId(0), LANE, true, now);
+    order.push(DeliveryId(1), LANE, true, now);
+    send(&mut order);
+    order.give_back(DeliveryId(0), now + PAUSE);
+    assert_eq!(order.reset(Pace::SlowStart, now), 0);
+    assert_eq!(send(&mut order), [] as [u64; 0]);
+    order.wake(now + PAUSE);
+    assert_eq!(send(&mut order), [0]);
+}
+
+#[test]
+fn above_a_limit_of_one_what_is_ready_waits_for_what_came_back() {
+    let (mut order, now) = fixed(2);
+    for id in 0..5 {
+        order.push(DeliveryId(id), LANE, true, now);
+    }
+    assert_eq!(send(&mut order), [0, 1]);
+    order.settle(DeliveryId(0), true, now);
+    assert_eq!(order.next(), Some(DeliveryId(2)));
+    order.give_back(DeliveryId(1), now + PAUSE);
+    assert_eq!(order.next(), None);
+    order.wake(now + PAUSE);
+    assert_eq!(send(&mut order), [1, 2]);
+}
+
+#[test]
+fn of_two_that_came_back_the_earlier_goes_first() {
+    let (mut order, now) = fixed(2);
+    for id in 0..3 {
+        order.push(DeliveryId(id), LANE, true, now);
+    }
+    send(&mut order);
+    order.give_back(DeliveryId(1), now + PAUSE);
+    order.give_back(DeliveryId(0), now + PAUSE / 2);
+    assert_eq!(order.next_due(), Some(now + PAUSE), "the longer pause holds");
+    order.wake(now + PAUSE);
+    assert_eq!(send(&mut order), [0, 1]);
+}
+
+#[test]
+fn a_poison_event_behind_one_that_came_back_stays_behind_it() {
+    let (mut order, now) = fixed(2);
+    for id in 0..3 {
+        order.push(DeliveryId(id), LANE, true, now);
+    }
+    send(&mut order);
+    order.give_back(DeliveryId(0), now + PAUSE);
+    order.hold(DeliveryId(1));
+    order.wake(now + PAUSE);
+    assert_eq!(send(&mut order), [0]);
+}
+
+#[test]
+fn a_skipped_delivery_leaves_no_pause_behind() {
+    let (mut order, now) = fixed(1);
+    order.push(DeliveryId(0), LANE, true, now);
+    send(&mut order);
+    order.give_back(DeliveryId(0), now + PAUSE);
+    order.settle(DeliveryId(0), false, now);
+    order.wake(now + PAUSE);
+    assert!(order.lanes.is_empty() && order.pauses.is_empty());
+}
+
+#[test]
+fn lanes_without_end_leave_no_trace() {
+    let (mut order, now) = fixed(1);
+    for id in 0..100_000 {
+        order.push(DeliveryId(id), Lane(id), true, now);
+        if id >= 100 {
+            send(&mut order);
+            order.settle(DeliveryId(id - 100), true, now);
+        }
+        assert!(order.lanes.len() <= 101);
+    }
+}
+
+#[test]
+fn a_lane_of_kafkas_is_remembered() {
+    let (mut order, now) = order();
+    order.push(DeliveryId(0), LANE, true, now);
+    send(&mut order);
+    order.settle(DeliveryId(0), true, now);
+    order.push(DeliveryId(1), LANE, true, now);
+    order.push(DeliveryId(2), LANE, true, now);
+    assert_eq!(send(&mut order), [1, 2], "it had its first ack");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Push(u64),
@@ -232,5 +380,146 @@ proptest! {
         }
         prop_assert_eq!(settled.len() as u64, next);
         prop_assert_eq!(order.unsettled(), 0);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum SingleStep {
+    Push(u64),
+    Ack(usize),
+    /// A nack or a return, and the pause after it.
+    Return(usize, u64),
+    /// A lost connection.
+    Reset,
+    /// The sink has room for so many only.
+    Send(usize),
+    Wait(u64),
+}
+
+fn single_step() -> impl Strategy<Value = SingleStep> {
+    prop_oneof![
+        4 => (0u64..4).prop_map(SingleStep::Push),
+        3 => any::<usize>().prop_map(SingleStep::Ack),
+        3 => (any::<usize>(), 1u64..50).prop_map(|(which, pause)| SingleStep::Return(which, pause)),
+        1 => Just(SingleStep::Reset),
+        3 => (0usize..4).prop_map(SingleStep::Send),
+        3 => (0u64..30).prop_map(SingleStep::Wait),
+    ]
+}
+
+/// What a broker and its clock know of a history in which deliveries come back one by one.
+struct Broker {
+    order: Order,
+    now: Instant,
+    limit: usize,
+    lane_of: BTreeMap<u64, u64>,
+    settled: std::collections::BTreeSet<u64>,
+    out: Vec<u64>,
+    /// Nothing of the lane before then.
+    due: BTreeMap<u64, Instant>,
+}
+
+impl Broker {
+    fn new(limit: usize) -> Self {
+        let (order, now) = fixed(limit);
+        let (lane_of, settled, due) = Default::default();
+        Self { order, now, limit, lane_of, settled, out: Vec::new(), due }
+    }
+
+    fn ack(&mut self, which: usize) {
+        let id = self.out.remove(which % self.out.len());
+        self.settled.insert(id);
+        self.order.settle(DeliveryId(id), true, self.now);
+    }
+
+    fn give_back(&mut self, which: usize, pause: u64) {
+        let id = self.out.remove(which % self.out.len());
+        let until = self.now + Duration::from_millis(pause);
+        let due = self.due.entry(self.lane_of[&id]).or_insert(until);
+        *due = until.max(*due);
+        self.order.give_back(DeliveryId(id), until);
+    }
+
+    /// Takes at most `room`, and checks each against what the broker knows.
+    fn take(&mut self, room: usize) -> Result<usize, TestCaseError> {
+        self.order.wake(self.now);
+        let mut taken = 0;
+        while taken < room
+            && let Some(DeliveryId(id)) = self.order.next()
+        {
+            self.order.sent();
+            let lane = self.lane_of[&id];
+            let due = self.due.get(&lane).copied();
+            prop_assert!(due.is_none_or(|due| due <= self.now), "{id} in a paused lane");
+            let together = self.out.iter().filter(|out| self.lane_of[out] == lane).count();
+            prop_assert!(together < self.limit, "{id} above the limit");
+            let earlier = self.lane_of.iter().filter(|(other, l)| **other < id && **l == lane);
+            for (other, _) in earlier {
+                let settled = self.settled.contains(other);
+                let out = self.limit > 1 && self.out.contains(other);
+                prop_assert!(settled || out, "{id} before {other}");
+            }
+            self.out.push(id);
+            taken += 1;
+        }
+        Ok(taken)
+    }
+
+    /// Everything is taken and acknowledged in the end, and nothing is kept of it.
+    fn finish(mut self) -> Result<(), TestCaseError> {
+        loop {
+            self.take(usize::MAX)?;
+            if !self.out.is_empty() {
+                self.ack(0);
+                continue;
+            }
+            match self.order.next_due() {
+                Some(due) => self.now = due,
+                None => break,
+            }
+        }
+        prop_assert_eq!(self.settled.len(), self.lane_of.len());
+        prop_assert_eq!(self.order.unsettled(), 0);
+        prop_assert!(self.order.entries.is_empty() && self.order.ready.is_empty());
+        prop_assert!(self.order.lanes.is_empty() && self.order.pauses.is_empty());
+        Ok(())
+    }
+}
+
+proptest! {
+    /// A broker that acknowledges and gives back at will, in any order, loses its connection and has
+    /// no room: with a limit of one an event is never taken before every earlier one of its lane is
+    /// settled; never are more of a lane out than its limit, nor any within a pause; and in the end
+    /// every event has been acknowledged and nothing is kept.
+    #[test]
+    fn what_comes_back_is_never_overtaken(
+        limit in 1usize..4,
+        steps in prop::collection::vec(single_step(), 0..300),
+    ) {
+        let mut broker = Broker::new(limit);
+        for step in steps {
+            match step {
+                SingleStep::Push(lane) => {
+                    let id = broker.lane_of.len() as u64;
+                    broker.lane_of.insert(id, lane);
+                    broker.order.push(DeliveryId(id), Lane(lane), true, broker.now);
+                }
+                SingleStep::Ack(which) if !broker.out.is_empty() => broker.ack(which),
+                SingleStep::Return(which, pause) if !broker.out.is_empty() => {
+                    broker.give_back(which, pause);
+                }
+                SingleStep::Ack(_) | SingleStep::Return(..) => {}
+                SingleStep::Reset => {
+                    let again = broker.order.reset(Pace::SlowStart, broker.now);
+                    prop_assert_eq!(again, broker.out.len() as u64);
+                    broker.out.clear();
+                }
+                SingleStep::Send(room) => {
+                    broker.take(room)?;
+                }
+                SingleStep::Wait(millis) => broker.now += Duration::from_millis(millis),
+            }
+        }
+        broker.finish()?;
     }
 }

@@ -4,13 +4,13 @@
 //! and `host=… user=…`. Nothing that could be part of a password is ever quoted in an error: a
 //! password with an unescaped `/`, `@` or blank ends up in other parts of the string.
 
+use crate::config::{PercentError, percent_decode};
+
 /// What is wrong with the string; the text never holds a part of it that may be secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ConninfoError {
-    #[error("`%` must be followed by two hexadecimal digits (write a `%` itself as `%25`)")]
-    Percent,
-    #[error("a percent-encoded value is not UTF-8")]
-    Utf8,
+    #[error(transparent)]
+    Percent(#[from] PercentError),
     #[error(
         "a part of the URL after the host has an `@`; in user and password write `@` as `%40`, `/` as `%2F`, `?` as `%3F`, `#` as `%23`"
     )]
@@ -81,27 +81,6 @@ fn host_and_port(text: &str) -> Result<(&str, &str), ConninfoError> {
     }
     let (host, port) = text.split_once(':').unwrap_or((text, ""));
     if port.contains(':') { Err(ConninfoError::Colons) } else { Ok((host, port)) }
-}
-
-fn percent_decode(text: &str) -> Result<String, ConninfoError> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let (digits, tail) = rest.split_first_chunk::<2>().ok_or(ConninfoError::Percent)?;
-        rest = tail;
-        bytes.push(hexadecimal(*digits).ok_or(ConninfoError::Percent)?);
-    }
-    String::from_utf8(bytes).map_err(|_| ConninfoError::Utf8)
-}
-
-fn hexadecimal([high, low]: [u8; 2]) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    Some(digit(high)? << 4 | digit(low)?)
 }
 
 /// `key = value` with blanks between; `'…'` around a value with blanks; `\` before `'` and `\`.
@@ -188,9 +167,9 @@ mod tests {
     #[test]
     fn broken_strings_are_refused_without_their_text() {
         for (text, error) in [
-            ("postgres://u:hush%2@h/d", ConninfoError::Percent),
-            ("postgres://u:hush%zz@h/d", ConninfoError::Percent),
-            ("postgres://u:%ff@h/d", ConninfoError::Utf8),
+            ("postgres://u:hush%2@h/d", ConninfoError::Percent(PercentError::Digits)),
+            ("postgres://u:hush%zz@h/d", ConninfoError::Percent(PercentError::Digits)),
+            ("postgres://u:%ff@h/d", ConninfoError::Percent(PercentError::Utf8)),
             ("postgres://u:12/hush@h/d", ConninfoError::Authority),
             ("postgres://u:12?hush@h/d", ConninfoError::Authority),
             ("postgres://u@[::1/d", ConninfoError::Bracket),

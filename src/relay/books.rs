@@ -3,6 +3,7 @@
 //! Events come in from the source and are entered; outcomes come in from the sinks and settle them.
 //! Ledger, held events and the sinks' orders are always changed together, here.
 
+use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
@@ -77,13 +78,13 @@ impl Books {
         let routing::Poison { id, reason, word, place } = poison;
         let target = match &place {
             Place::Known(event) => event.destination.name(),
-            Place::Unknown(_) => "",
+            Place::Unknown(_) => Cow::Borrowed(""),
         };
-        if relay.poison.judge(&id, target, &reason) == Verdict::Skip {
+        if relay.poison.judge(&id, &target, &reason) == Verdict::Skip {
             relay.metrics.events_skipped.inc();
             return self.settled_at_once();
         }
-        relay.poison.halt(DeliveryId(self.ledger.next()), &id, target, &reason);
+        relay.poison.halt(DeliveryId(self.ledger.next()), &id, &target, &reason);
         match &place {
             Place::Known(event) => {
                 if let Some(outgoing) = relay.outgoing.get(usize::from(event.sink.0)) {
@@ -145,7 +146,7 @@ impl Books {
     fn rejected(&mut self, relay: &mut Relay, sink: usize, id: DeliveryId, reason: Failure) {
         let Some(HeldEvent::Sendable(event)) = self.held.get(id) else { return };
         let event_id = String::from_utf8_lossy(&event.id).into_owned();
-        let target = event.destination.name().to_owned();
+        let target = event.destination.name().into_owned();
         let Some(outgoing) = relay.outgoing.get_mut(sink) else { return };
         match relay.poison.judge(&event_id, &target, &reason) {
             Verdict::Skip => {

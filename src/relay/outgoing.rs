@@ -1,20 +1,22 @@
 //! One sink as the relay sees it: its order, its reports, what of it does not move.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info};
 
+use super::backoff::RETURNED;
+use super::blocked::Blocked;
 use super::held::{Held, HeldEvent};
-use super::state::{BlockedDestination, SinkStatus, State};
+use super::state::{SinkStatus, State};
+use super::stuck::{self, Stuck};
 use crate::failure::{Class, Failure};
 use crate::metrics::SinkMetrics;
 use crate::order::{Limits, Order};
 use crate::routing::RoutedEvent;
 use crate::sabotage::{self, Fault};
-use crate::sink::{DeliveryId, Lane, Mailbox, Outcome, Pace, Report, Sink};
+use crate::sink::{DeliveryId, Lane, Lanes, Mailbox, Outcome, Pace, Report, Sink};
 
 /// A sink and what the relay keeps for it. It outlives a session of the source.
 #[derive(Debug)]
@@ -27,7 +29,10 @@ pub(super) struct Outgoing {
     pace: Pace,
     /// The sink took less than it was given, and has not said since that it has room.
     is_full: bool,
-    blocked: BTreeMap<Option<String>, Failure>,
+    blocked: Blocked,
+    stuck: Stuck,
+    /// What a relay broken on purpose sends behind what it should stand before.
+    late: Vec<DeliveryId>,
     metrics: SinkMetrics,
 }
 
@@ -43,16 +48,29 @@ pub(super) enum Ended {
 impl Outgoing {
     pub(super) fn new(name: String, sink: Sink, mailbox: Mailbox, metrics: SinkMetrics) -> Self {
         let order = Order::new(limits(&sink), 0);
-        let blocked = BTreeMap::new();
-        let pace = Pace::SlowStart;
-        let reports = Vec::new();
-        Self { name, sink, mailbox, reports, order, pace, is_full: false, blocked, metrics }
+        Self {
+            blocked: Blocked::new(name.clone()),
+            name,
+            sink,
+            mailbox,
+            reports: Vec::new(),
+            order,
+            pace: Pace::SlowStart,
+            is_full: false,
+            stuck: Stuck::default(),
+            late: Vec::new(),
+            metrics,
+        }
     }
 
     /// A new session: nothing of an earlier one is sent any more, and its reports are ignored.
     pub(super) fn begin_session(&mut self, first: u64, now: Instant) {
         self.order = Order::new(limits(&self.sink), first);
         self.order.set_pace(self.pace, now);
+        self.late.clear();
+        for destination in self.stuck.clear() {
+            self.unblock(&Some(destination.to_string()));
+        }
     }
 
     /// Takes the next event of the session.
@@ -70,6 +88,12 @@ impl Outgoing {
     /// The delivery is settled without having been made.
     pub(super) fn skip(&mut self, id: DeliveryId, now: Instant) {
         self.order.settle(id, false, now);
+        self.unstick(id);
+    }
+
+    /// When something that came back may be handed over again.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.order.next_due()
     }
 
     /// Nothing is with the sink, and what waits does so behind an event that halts it.
@@ -79,6 +103,9 @@ impl Outgoing {
 
     /// Hands over all that may be, as far as the sink has room.
     pub(super) fn dispatch(&mut self, held: &Held) {
+        if self.order.next_due().is_some() {
+            self.order.wake(Instant::now());
+        }
         if self.is_full {
             return;
         }
@@ -96,6 +123,12 @@ impl Outgoing {
                 Some(HeldEvent::Barred(..)) => self.order.hold(id),
                 None => self.order.settle(id, false, Instant::now()),
             }
+        }
+        if sabotage::active(Fault::ResendLate) {
+            self.late.retain(|id| match held.get(*id) {
+                Some(HeldEvent::Sendable(event)) => !self.sink.enqueue(*id, event),
+                _ => false,
+            });
         }
         if handed_over {
             self.sink.seal();
@@ -115,7 +148,7 @@ impl Outgoing {
 
     fn report(&mut self, report: Report, held: &Held, ended: &mut Vec<Ended>, now: Instant) {
         match report {
-            Report::Outcome(id, outcome) => self.outcome(id, outcome, ended, now),
+            Report::Outcome(id, outcome) => self.outcome(id, outcome, held, ended, now),
             Report::Reset(pace) => self.reset(pace, ended, now),
             Report::Room => self.is_full = false,
             Report::Relane(lane) => self.relane(lane, held, now),
@@ -124,22 +157,76 @@ impl Outgoing {
         }
     }
 
-    fn outcome(&mut self, id: DeliveryId, outcome: Outcome, ended: &mut Vec<Ended>, now: Instant) {
+    fn outcome(
+        &mut self,
+        id: DeliveryId,
+        outcome: Outcome,
+        held: &Held,
+        ended: &mut Vec<Ended>,
+        now: Instant,
+    ) {
         match outcome {
-            Outcome::Acknowledged => {
-                self.order.settle(id, true, now);
-                ended.push(Ended::Acknowledged(id));
-            }
+            Outcome::Acknowledged => self.acknowledged(id, ended, now),
             Outcome::Rejected(failure) => {
                 self.metrics.failed(failure.peer_code().unwrap_or("rejected"));
+                self.unstick(id);
                 ended.push(Ended::Rejected(id, failure));
             }
-            // Both are sent again at the Reset that follows.
             Outcome::Returned(failure) => {
                 self.metrics.failed(failure.peer_code().unwrap_or("returned"));
                 debug!(sink = self.name, delivery = id.0, %failure, "delivery returned");
+                // Else it is sent again at the Reset that follows, as what is unknown is.
+                if self.sink.returns_singly() {
+                    self.returned(id, failure, held, ended, now);
+                }
             }
             Outcome::Unknown => self.metrics.failed("unknown"),
+        }
+    }
+
+    fn acknowledged(&mut self, id: DeliveryId, ended: &mut Vec<Ended>, now: Instant) {
+        self.order.settle(id, true, now);
+        self.unstick(id);
+        ended.push(Ended::Acknowledged(id));
+    }
+
+    /// One delivery came back, and is made again after a pause.
+    fn returned(
+        &mut self,
+        id: DeliveryId,
+        failure: Failure,
+        held: &Held,
+        ended: &mut Vec<Ended>,
+        now: Instant,
+    ) {
+        let ignored = match failure.class() {
+            Class::Transient => Fault::AcceptNack,
+            _ => Fault::IgnoreReturn,
+        };
+        if sabotage::active(ignored) {
+            return self.acknowledged(id, ended, now);
+        }
+        if sabotage::active(Fault::ResendLate) {
+            self.order.settle(id, false, now);
+            return self.late.push(id);
+        }
+        let pause = RETURNED.after(self.order.returns(id).into());
+        if !self.order.give_back(id, now + pause) {
+            return;
+        }
+        self.metrics.resent.inc();
+        let event = held.get(id).and_then(HeldEvent::routed);
+        if let Some(event) = event.filter(|_| stuck::is_stuck(&failure, self.order.returns(id))) {
+            let destination = event.destination.name();
+            self.stuck.add(id, &destination);
+            self.block(Some(destination.into_owned()), failure);
+        }
+    }
+
+    /// The delivery holds up its destination no longer.
+    fn unstick(&mut self, id: DeliveryId) {
+        if let Some(destination) = self.stuck.remove(id) {
+            self.unblock(&Some(destination.to_string()));
         }
     }
 
@@ -170,53 +257,25 @@ impl Outgoing {
     }
 
     fn block(&mut self, destination: Option<String>, failure: Failure) {
+        self.blocked.add(destination, failure);
         self.metrics.blocked.set(1);
-        let name = destination.as_deref().unwrap_or("");
-        let known = self.blocked.get(&destination).map(ToString::to_string);
-        if known.as_deref() != Some(failure.to_string().as_str()) {
-            let hint = failure.way_out().unwrap_or("");
-            match failure.class() {
-                Class::Transient => {
-                    warn!(sink = self.name, destination = name, %failure, "blocked");
-                }
-                _ => error!(sink = self.name, destination = name, %failure, hint, "halted"),
-            }
-        }
-        self.blocked.insert(destination, failure);
     }
 
     fn unblock(&mut self, destination: &Option<String>) {
-        if self.blocked.remove(destination).is_some() {
-            let name = destination.as_deref().unwrap_or("");
-            info!(sink = self.name, destination = name, "moves again");
-        }
+        self.blocked.remove(destination);
         self.metrics.blocked.set(i64::from(!self.blocked.is_empty()));
     }
 
     /// What this sink has to say about the relay's state.
     pub(super) fn states(&self) -> impl Iterator<Item = State> + '_ {
-        self.blocked.iter().map(|(destination, failure)| {
-            let destination = destination.as_deref().unwrap_or("all");
-            let reason = format!("sink `{}`, `{destination}`: {failure}", self.name);
-            match failure.class() {
-                Class::Transient => State::Blocked { reason },
-                _ => State::Halted { reason, hint: failure.way_out().map(str::to_owned) },
-            }
-        })
+        self.blocked.states()
     }
 
     pub(super) fn status(&self) -> SinkStatus {
         SinkStatus {
             name: self.name.clone(),
             connected: self.metrics.connected.get() == 1,
-            blocked: self
-                .blocked
-                .iter()
-                .map(|(destination, failure)| BlockedDestination {
-                    destination: destination.clone(),
-                    reason: failure.to_string(),
-                })
-                .collect(),
+            blocked: self.blocked.list(),
             delivered: self.metrics.delivered.get(),
         }
     }
@@ -236,5 +295,9 @@ pub(super) fn mailbox(bell: &Arc<Notify>) -> Mailbox {
 }
 
 fn limits(sink: &Sink) -> Limits {
-    if sink.has_lanes() { Limits::SLOW_START } else { Limits::NONE }
+    match sink.lanes() {
+        Lanes::Unlimited => Limits::NONE,
+        Lanes::SlowStart => Limits::SLOW_START,
+        Lanes::Fixed(limit) => Limits::fixed(limit),
+    }
 }

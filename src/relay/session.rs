@@ -129,10 +129,12 @@ impl<'a> Session<'a> {
         self.publish();
         loop {
             let may_read = self.may_read();
+            let due = self.next_due();
             // In this order: what frees memory before what takes it.
             tokio::select! {
                 biased;
                 () = self.relay.bell.notified() => self.books.take_reports(self.relay),
+                () = sleep_until(due), if due.is_some() => {}
                 () = stop.requested(), if matches!(self.phase, Phase::Running) => self.drain(),
                 batch = self.source.changes.recv(), if may_read => match batch {
                     Some(batch) => self.take_batches(batch),
@@ -171,6 +173,12 @@ impl<'a> Session<'a> {
             Phase::Draining { why: Why::Lost(_), .. } => false,
         };
         wants && has_room
+    }
+
+    /// When something that came back from a broker may be handed over again.
+    fn next_due(&self) -> Option<Instant> {
+        let due = self.relay.outgoing.iter().filter_map(Outgoing::next_due).min();
+        due.filter(|_| self.is_connected())
     }
 
     fn is_connected(&self) -> bool {
@@ -368,5 +376,12 @@ impl<'a> Session<'a> {
             status.halted_events = self.relay.poison.halted_events();
         });
         debug!(unsettled = self.books.ledger.unsettled(), confirmed = %self.books.ledger.confirmed(), "tick");
+    }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }

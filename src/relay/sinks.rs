@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use crate::config::{Config, KafkaConfig, SinkConfig, TemplatePart};
+use crate::config::{
+    Config, KafkaConfig, RabbitMqConfig, SinkConfig, TargetConfig, TemplatePart, TemplateText,
+};
 use crate::failure::Failure;
 use crate::metrics::{Metrics, SinkMetrics};
 use crate::sink::kafka::{self, KafkaSink};
 use crate::sink::null::NullSink;
+use crate::sink::rabbitmq::{self, RabbitMqSink};
 use crate::sink::stdout::StdoutSink;
 use crate::sink::{Mailbox, Sink};
 
@@ -27,6 +30,9 @@ pub(super) async fn start(
     let sink = match sink {
         SinkConfig::Kafka(kafka) => {
             return start_kafka(config, index, name, kafka, mailbox, metrics).await;
+        }
+        SinkConfig::RabbitMq(rabbitmq) => {
+            return start_rabbitmq(config, index, name, rabbitmq, mailbox, metrics).await;
         }
         SinkConfig::Stdout => StdoutSink::start(mailbox.clone()).map(Sink::Stdout),
         SinkConfig::Null => NullSink::start(mailbox.clone()).map(Sink::Null),
@@ -52,7 +58,7 @@ pub async fn try_sinks(config: &Config) -> Result<Vec<Trial>, Failure> {
         let outcome = match start(config, index, &Mailbox::default(), metrics).await {
             Ok(sink) => {
                 sink.stop(TRIAL_GRACE).await;
-                Ok(literal_topics(config, index))
+                Ok(Known::of(config, index))
             }
             Err(failure) => Err(failure),
         };
@@ -66,8 +72,28 @@ pub async fn try_sinks(config: &Config) -> Result<Vec<Trial>, Failure> {
 pub struct Trial {
     /// The sink's name.
     pub sink: String,
-    /// The destinations that were looked up; the others are known only by their events.
-    pub outcome: Result<Vec<String>, Failure>,
+    /// The destinations that were looked up.
+    pub outcome: Result<Known, Failure>,
+}
+
+/// Destinations that are the same for every event of a route, and so are known beforehand.
+#[derive(Debug)]
+pub struct Known {
+    /// What they are: `topics` or `exchanges`.
+    pub kind: &'static str,
+    /// Their names; the others are known only by their events.
+    pub names: Vec<String>,
+}
+
+impl Known {
+    fn of(config: &Config, index: usize) -> Self {
+        match config.sinks.get(index) {
+            Some((_, SinkConfig::RabbitMq(_))) => {
+                Self { kind: "exchanges", names: literal_exchanges(config, index) }
+            }
+            _ => Self { kind: "topics", names: literal_topics(config, index) },
+        }
+    }
 }
 
 async fn start_kafka(
@@ -92,21 +118,62 @@ async fn start_kafka(
     KafkaSink::start(start).await.map(Sink::Kafka)
 }
 
+async fn start_rabbitmq(
+    config: &Config,
+    index: usize,
+    name: &str,
+    rabbitmq: &RabbitMqConfig,
+    mailbox: &Mailbox,
+    metrics: &SinkMetrics,
+) -> Result<Sink, Failure> {
+    let start = rabbitmq::Start {
+        config: rabbitmq,
+        name,
+        connection_name: &format!("pgoutbox:{}", config.name),
+        exchanges: &literal_exchanges(config, index),
+        mailbox: mailbox.clone(),
+        metrics: metrics.clone(),
+    };
+    RabbitMqSink::start(start).await.map(Sink::RabbitMq)
+}
+
 /// Topics that are the same for every event of a route: they can be looked up before the first one.
 fn literal_topics(config: &Config, sink: usize) -> Vec<String> {
-    let mut topics: Vec<String> = config
-        .routes
-        .iter()
-        .filter(|route| route.sink == sink)
-        .filter_map(|route| {
-            let parts = route.topic.parts.iter().map(|part| match part {
-                TemplatePart::Literal(text) => Some(text.as_str()),
-                TemplatePart::Placeholder(_) => None,
-            });
-            parts.collect::<Option<String>>()
-        })
-        .collect();
-    topics.sort_unstable();
-    topics.dedup();
-    topics
+    literals(config, sink, |target| match target {
+        TargetConfig::Topic { topic, .. } => Some(topic),
+        TargetConfig::Exchange { .. } => None,
+    })
+}
+
+/// The same for exchanges; the default exchange is always there.
+fn literal_exchanges(config: &Config, sink: usize) -> Vec<String> {
+    let mut exchanges = literals(config, sink, |target| match target {
+        TargetConfig::Topic { .. } => None,
+        TargetConfig::Exchange { exchange, .. } => Some(exchange),
+    });
+    exchanges.retain(|exchange| !exchange.is_empty());
+    exchanges
+}
+
+/// The different names that routes to `sink` have without a placeholder.
+fn literals<'c>(
+    config: &'c Config,
+    sink: usize,
+    name: impl Fn(&'c TargetConfig) -> Option<&'c TemplateText>,
+) -> Vec<String> {
+    let routes = config.routes.iter().filter(|route| route.sink == sink);
+    let mut names: Vec<String> =
+        routes.filter_map(|route| name(&route.target)).filter_map(literal).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The text of a template that has no placeholder.
+pub(super) fn literal(template: &TemplateText) -> Option<String> {
+    let parts = template.parts.iter().map(|part| match part {
+        TemplatePart::Literal(text) => Some(text.as_str()),
+        TemplatePart::Placeholder(_) => None,
+    });
+    parts.collect()
 }

@@ -164,7 +164,7 @@ pub struct SinkStatus {
     pub name: String,
     /// Whether its broker is connected.
     pub connected: bool,
-    /// What does not move.
+    /// What does not move; a bounded number of it.
     pub blocked: Vec<BlockedDestination>,
     /// Events that it acknowledged since the process began.
     pub delivered: u64,

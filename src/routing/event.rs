@@ -1,11 +1,12 @@
 //! An event with everything that a sink needs to send it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::outbox::{OutboxEvent, Transaction};
+use crate::outbox::{OutboxEvent, Role, RoleSource, Transaction, Value};
 
 /// Index of a sink in the configuration's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,15 +17,44 @@ pub struct SinkIndex(pub u8);
 pub enum Destination {
     /// A Kafka topic, its name checked (`[a-zA-Z0-9._-]{1,249}`, neither `.` nor `..`).
     Topic(Arc<str>),
+    /// A RabbitMQ exchange (the empty name is the default exchange) and the routing key for it, each
+    /// of at most 255 bytes.
+    Exchange {
+        /// The exchange.
+        exchange: Arc<str>,
+        /// The routing key.
+        routing_key: Arc<str>,
+    },
 }
 
 impl Destination {
-    /// The name an operator knows it by.
-    pub fn name(&self) -> &str {
+    /// What an operator knows it by; to be shown in backticks.
+    pub fn name(&self) -> Cow<'_, str> {
         match self {
-            Self::Topic(topic) => topic,
+            Self::Topic(topic) => Cow::Borrowed(topic),
+            Self::Exchange { exchange, routing_key } => {
+                Cow::Owned(exchange_name(exchange, routing_key))
+            }
         }
     }
+}
+
+fn exchange_name(exchange: &str, routing_key: &str) -> String {
+    match exchange {
+        "" => format!("default exchange, routing key {routing_key}"),
+        exchange => format!("exchange {exchange}, routing key {routing_key}"),
+    }
+}
+
+/// What a payload is, as far as its column's type tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Content {
+    /// `json` or `jsonb`.
+    Json,
+    /// `bytea`: the bytes themselves.
+    Binary,
+    /// Any other type: its text form.
+    Text,
 }
 
 /// Names of a route's headers, shared by all its events.
@@ -62,7 +92,7 @@ pub struct RoutedEvent {
     pub sink: SinkIndex,
     /// Where to within the sink.
     pub destination: Destination,
-    /// The message key; `None` is a null key.
+    /// The message key; `None` is a null key, and for an exchange there is none.
     pub key: Option<Bytes>,
     /// The message value; `None` is a null value.
     pub value: Option<Bytes>,
@@ -77,6 +107,34 @@ pub struct RoutedEvent {
 }
 
 impl RoutedEvent {
+    /// What the payload is.
+    pub fn content(&self) -> Content {
+        let shape = &self.event.shape;
+        let column = match shape.role(Role::Payload) {
+            RoleSource::Column(index) => shape.columns.get(*index),
+            RoleSource::Literal(_) | RoleSource::Missing => None,
+        };
+        // PostgreSQL's `pg_type.dat`.
+        match column.map(|column| column.type_oid) {
+            Some(114 | 3802) => Content::Json,
+            Some(17) => Content::Binary,
+            _ => Content::Text,
+        }
+    }
+
+    /// The event's type as the row has it, whatever the headers make of it; `None` where it is NULL
+    /// or the table has none.
+    pub fn event_type(&self) -> Option<&[u8]> {
+        match self.event.shape.role(Role::EventType) {
+            RoleSource::Literal(text) => Some(text),
+            RoleSource::Missing => None,
+            RoleSource::Column(index) => match self.event.tuple.value(*index)? {
+                Value::Text(text) => Some(text),
+                Value::Null | Value::Unchanged | Value::Omitted(_) => None,
+            },
+        }
+    }
+
     /// Commit time in milliseconds since 1970, the record's timestamp.
     pub fn timestamp_millis(&self) -> i64 {
         self.transaction.commit_time_micros.div_euclid(1000)

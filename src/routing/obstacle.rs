@@ -12,15 +12,21 @@ pub(super) enum Obstacle {
     /// No route matches.
     #[error("no route matches it")]
     NoRoute,
-    /// A NULL where the topic needs a value.
-    #[error("`{0}` is NULL, and the topic needs it")]
-    Null(String),
+    /// A NULL where the destination needs a value.
+    #[error("`{column}` is NULL, and the {wants} needs it")]
+    Null { column: String, wants: &'static str },
     /// A value that was read and dropped.
     #[error("`{column}` has {size} bytes, too many for `max_event_size`")]
     TooLarge { column: String, size: u32 },
     /// A topic name that no broker takes.
     #[error("`{0}` is not a legal topic name")]
     IllegalTopic(String),
+    /// An exchange or a routing key that no frame can carry.
+    #[error("its {0} has {1} bytes, more than the 255 that AMQP can carry")]
+    TooLong(&'static str, usize),
+    /// An exchange or a routing key that is not text.
+    #[error("its {0} is not UTF-8")]
+    NotText(&'static str),
     /// A bytea in another form than the one asked for.
     #[error("`{0}` is a bytea that is not in hex form")]
     NotHex(String),
@@ -68,9 +74,11 @@ impl Obstacle {
         match self {
             Self::NoId => "no_id",
             Self::NoRoute => "no_route",
-            Self::Null(_) => "null",
+            Self::Null { .. } => "null",
             Self::TooLarge { .. } => "too_large",
             Self::IllegalTopic(_) => "illegal_topic",
+            Self::TooLong(..) => "too_long",
+            Self::NotText(_) => "not_text",
             Self::NotHex(_) => "not_hex",
             Self::NotSent(_) => "not_sent",
             Self::Missing(_) => "missing_column",
@@ -87,8 +95,15 @@ impl Obstacle {
                  another one"
                     .to_owned(),
             ),
-            Self::Null(column) => Some(format!("route events without `{column}` to another topic")),
-            Self::NoId | Self::NotHex(_) | Self::NotSent(_) | Self::Missing(_) => None,
+            Self::Null { column, wants } => {
+                Some(format!("route events without `{column}` to another {wants}"))
+            }
+            Self::TooLong(what, _) => Some(format!("route the event by a shorter {what}")),
+            Self::NoId
+            | Self::NotText(_)
+            | Self::NotHex(_)
+            | Self::NotSent(_)
+            | Self::Missing(_) => None,
         }
     }
 }

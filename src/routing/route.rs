@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use super::condition::{BoundCondition, Condition};
 use super::obstacle::Obstacle;
 use super::row::Row;
+use super::target::{BoundTarget, Target};
 use super::template::{Bound, Template};
-use super::topic::{BoundTopic, Topic};
 use super::{HeaderNames, Headers, SinkIndex};
 use crate::config::{ConfigError, Location, RouteConfig};
 use crate::outbox::{Role, Shape};
@@ -24,8 +24,7 @@ const TYPE_HEADER: &str = "eventType";
 pub(super) struct Route {
     conditions: Vec<Condition>,
     sink: SinkIndex,
-    topic: Topic,
-    key: Template,
+    target: Target,
     header_names: HeaderNames,
     headers: Vec<Template>,
 }
@@ -33,11 +32,7 @@ pub(super) struct Route {
 impl Route {
     pub(super) fn compile(config: &RouteConfig) -> Result<Self, ConfigError> {
         let sink = u8::try_from(config.sink)
-            .map_err(|_| ConfigError::invalid(config.topic.location, "there are too many sinks"))?;
-        let key = match &config.key {
-            Some(text) => Template::compile(text)?,
-            None => Template::role(Role::AggregateId.name()),
-        };
+            .map_err(|_| ConfigError::invalid(Location::default(), "there are too many sinks"))?;
         let mut headers = vec![
             (ID_HEADER, Template::role(Role::Id.name())),
             (TYPE_HEADER, Template::role(Role::EventType.name())),
@@ -54,8 +49,7 @@ impl Route {
         Ok(Self {
             conditions: config.matches.iter().map(Condition::compile).collect::<Result<_, _>>()?,
             sink: SinkIndex(sink),
-            topic: Topic::compile(Template::compile(&config.topic)?)?,
-            key,
+            target: Target::compile(&config.target)?,
             header_names: names.into(),
             headers,
         })
@@ -71,8 +65,7 @@ impl Route {
         Some(BoundRoute {
             conditions: self.conditions.iter().filter_map(|c| c.bind(shape)).collect(),
             sink: self.sink,
-            topic: self.topic.bind(shape),
-            key: self.key.bind(shape),
+            target: self.target.bind(shape),
             header_names: Arc::clone(&self.header_names),
             // A row can be older than a column that only a header shows.
             headers: headers.filter(|(_, header)| !header.lacks_a_column()).collect(),
@@ -84,11 +77,18 @@ impl Route {
         self.conditions.iter().all(|condition| condition.takes(shape))
     }
 
+    /// Roles and columns that decide whether it takes an event, and where that goes.
+    pub(super) fn deciding_names(&self) -> impl Iterator<Item = &str> {
+        let conditions = self.conditions.iter().filter_map(Condition::name);
+        let target = self.target.deciding().flat_map(Template::names);
+        conditions.map(|(name, _)| name).chain(target)
+    }
+
     /// Roles and columns that it cannot do without, and what refers to them.
     pub(super) fn names(&self) -> impl Iterator<Item = (&str, Location)> {
         // The default headers are left out for a table without the column.
         let written = self.headers.iter().filter(|header| header.location != Location::default());
-        let templates = self.topic.template().into_iter().chain([&self.key]).chain(written);
+        let templates = self.target.templates().chain(written);
         let conditions = self.conditions.iter().filter_map(Condition::name);
         conditions.chain(templates.flat_map(|t| t.names().map(|name| (name, t.location))))
     }
@@ -99,8 +99,7 @@ impl Route {
 pub(super) struct BoundRoute {
     conditions: Vec<BoundCondition>,
     pub(super) sink: SinkIndex,
-    pub(super) topic: BoundTopic,
-    pub(super) key: Bound,
+    pub(super) target: BoundTarget,
     header_names: HeaderNames,
     headers: Vec<(u8, Bound)>,
 }

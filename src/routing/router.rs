@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::name::Names;
 use super::obstacle::Obstacle;
 use super::ordering::Ordering;
 use super::route::{BoundRoute, Route};
 use super::row::{Row, Source};
-use super::topic::Topics;
 use super::{Destination, Headers, RoutedEvent, SinkIndex};
 use crate::config::{
     ColumnConfig, Config, ConfigError, Location, OnUnmatched, Problem, TableConfig, nearest,
@@ -60,7 +60,7 @@ pub enum Place {
 
 /// Routes events; one a relay.
 ///
-/// It remembers shapes and topics that it has met, and so wants to be `mut`; what it answers is a
+/// It remembers shapes and destinations that it has met, and so wants to be `mut`; what it answers is a
 /// function of the event and its transaction alone.
 #[derive(Debug)]
 pub struct Router {
@@ -70,7 +70,7 @@ pub struct Router {
     on_unmatched: OnUnmatched,
     max_event_size: usize,
     plans: Vec<Plan>,
-    topics: Topics,
+    names: Names,
 }
 
 /// All that is known of rows of one shape.
@@ -87,7 +87,7 @@ struct Plan {
 struct Made {
     id: Bytes,
     sink: SinkIndex,
-    topic: Arc<str>,
+    destination: Destination,
     key: Option<Bytes>,
     value: Option<Bytes>,
     headers: Headers,
@@ -110,7 +110,7 @@ impl Router {
             on_unmatched: config.on_unmatched,
             max_event_size: config.source.max_event_size,
             plans: Vec::new(),
-            topics: Topics::default(),
+            names: Names::default(),
         })
     }
 
@@ -157,8 +157,8 @@ impl Router {
         Ok(Some(Made {
             id: id.clone(),
             sink: route.sink,
-            topic: self.topics.of(&route.topic, row)?,
-            key: route.key.share(row)?,
+            destination: route.target.destination(row, &mut self.names)?,
+            key: route.target.key(row)?,
             // Without its payload, an event too large still has a place that others must not pass.
             value: if row.omitted().is_some() { None } else { row.share(&plan.payload)? },
             headers: route.headers(row)?,
@@ -193,6 +193,21 @@ impl Router {
             }
         }
         needed
+    }
+
+    /// Names of the columns that decide where events of `table` go, of all its `columns`; those that
+    /// are not there are left out.
+    pub fn deciding_columns(&self, table: &TableConfig, columns: &[String]) -> Vec<String> {
+        let Ok(shape) = shape_of(table, columns) else { return Vec::new() };
+        let routes = self.routes.iter().filter(|route| route.takes(&shape));
+        let mut deciding = Vec::new();
+        for name in routes.flat_map(Route::deciding_names) {
+            let Source::Column { index, .. } = Source::of(name, &shape) else { continue };
+            if let Some(column) = columns.get(index).filter(|column| !deciding.contains(*column)) {
+                deciding.push(column.clone());
+            }
+        }
+        deciding
     }
 
     /// Checks that `table`, whose columns are `columns`, has every column that the configuration
@@ -253,8 +268,7 @@ impl Router {
 
 impl Made {
     fn into_event(self, event: OutboxEvent, transaction: Transaction) -> RoutedEvent {
-        let Self { id, sink, topic, key, value, headers, ordering_key } = self;
-        let destination = Destination::Topic(topic);
+        let Self { id, sink, destination, key, value, headers, ordering_key } = self;
         RoutedEvent { id, sink, destination, key, value, headers, event, transaction, ordering_key }
     }
 }

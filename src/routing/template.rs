@@ -106,19 +106,24 @@ impl Bound {
             return row.share(source);
         }
         let mut text = Vec::new();
-        match self.render(row, &mut text) {
+        match self.render(row, "", &mut text) {
             Ok(()) => Ok(Some(Bytes::from(text))),
-            Err(Obstacle::Null(_)) => Ok(None),
+            Err(Obstacle::Null { .. }) => Ok(None),
             Err(obstacle) => Err(obstacle),
         }
     }
 
-    /// Appends the text for `row`; [`Obstacle::Null`] where a part is NULL.
-    pub(super) fn render(&self, row: &Row<'_>, into: &mut Vec<u8>) -> Result<(), Obstacle> {
+    /// Appends the text for `row`; [`Obstacle::Null`], with what `wants` it, where a part is NULL.
+    pub(super) fn render(
+        &self,
+        row: &Row<'_>,
+        wants: &'static str,
+        into: &mut Vec<u8>,
+    ) -> Result<(), Obstacle> {
         for source in &self.sources {
             match row.content(source)? {
                 Some(text) => into.extend_from_slice(&text),
-                None => return Err(Obstacle::Null(row.name(source))),
+                None => return Err(Obstacle::Null { column: row.name(source), wants }),
             }
         }
         Ok(())

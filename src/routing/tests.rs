@@ -223,7 +223,7 @@ fn the_first_route_whose_columns_all_match_wins() {
     let mut router = router(MATCHES);
     let mut topic = |kind, tenant| {
         let row = order(|values| (values[1], values[5]) = (Some(kind), Some(tenant)));
-        deliver(&mut router, row).destination.name().to_owned()
+        deliver(&mut router, row).destination.name().into_owned()
     };
     assert_eq!(topic("payment", "t1"), "both");
     assert_eq!(topic("payment", "t10"), "list", "a regular expression matches the whole value");
@@ -245,7 +245,7 @@ fn what_no_route_matches_halts_or_is_dropped() {
 fn null_matches_nothing_and_empty_matches_empty() {
     let mut router = router("routes: [{match: {tenant: ''}, topic: empty}, {topic: other}]");
     let mut topic = |tenant| {
-        deliver(&mut router, order(|values| values[5] = tenant)).destination.name().to_owned()
+        deliver(&mut router, order(|values| values[5] = tenant)).destination.name().into_owned()
     };
     assert_eq!(topic(Some("")), "empty");
     assert_eq!(topic(None), "other");
@@ -389,7 +389,10 @@ fn nothing_of_the_row_is_copied_and_no_topic_allocated_twice() {
     assert_eq!(first.value.as_ref().unwrap().as_ptr(), payload);
     let second = deliver(&mut router, order(|_| {}));
     let (Destination::Topic(first), Destination::Topic(second)) =
-        (&first.destination, &second.destination);
+        (&first.destination, &second.destination)
+    else {
+        panic!("topics")
+    };
     assert!(Arc::ptr_eq(first, second));
 }
 
@@ -512,4 +515,128 @@ routes:
         let first = format!("{:?}", router.route(row.clone(), &transaction));
         prop_assert_eq!(first, format!("{:?}", router.route(row, &transaction)));
     }
+}
+
+/// A configuration of one RabbitMQ sink with this route.
+fn to_exchange(route: &str) -> Result<Router, crate::config::ConfigError> {
+    let text = format!(
+        "source: {{postgres: {{url: x, slot: x}}}}\nsinks: {{tasks: {{rabbitmq: {{url: amqp://h}}}}}}\n\
+         routes: [{{{route}}}]"
+    );
+    Router::new(&Config::parse(&text, Some("pgoutbox.yaml".into()), &|_| None).unwrap())
+}
+
+fn exchange(routed: &RoutedEvent) -> (&Arc<str>, &Arc<str>) {
+    match &routed.destination {
+        Destination::Exchange { exchange, routing_key } => (exchange, routing_key),
+        Destination::Topic(_) => panic!("a topic"),
+    }
+}
+
+#[test]
+fn an_exchange_and_its_routing_key_come_from_the_row() {
+    let mut router =
+        to_exchange(r#"exchange: "${tenant}.events", routing_key: "${event_type}.${@xid}""#)
+            .unwrap();
+    let routed = deliver(&mut router, order(|_| {}));
+    let (exchange, routing_key) = exchange(&routed);
+    assert_eq!((&**exchange, &**routing_key), ("t1.events", "created.741"));
+    assert_eq!(routed.destination.name(), "exchange t1.events, routing key created.741");
+    assert_eq!(routed.key, None, "what Kafka calls a key is none of AMQP's");
+    assert_eq!(headers(&routed), [("id", Some("e1")), ("eventType", Some("created"))]);
+}
+
+#[test]
+fn a_rabbitmq_route_without_a_word_is_debezium_servers() {
+    let mut router = to_exchange("sink: tasks").unwrap();
+    let routed = deliver(&mut router, order(|_| {}));
+    let (exchange, routing_key) = exchange(&routed);
+    assert_eq!((&**exchange, &**routing_key), ("outbox.event.order", ""));
+}
+
+#[test]
+fn a_known_exchange_and_routing_key_are_not_allocated_again() {
+    let mut router =
+        to_exchange(r#"exchange: "${aggregate_type}", routing_key: "${event_type}""#).unwrap();
+    let first = deliver(&mut router, order(|_| {}));
+    let second = deliver(&mut router, order(|_| {}));
+    let ((exchange_one, key_one), (exchange_two, key_two)) = (exchange(&first), exchange(&second));
+    assert!(Arc::ptr_eq(exchange_one, exchange_two) && Arc::ptr_eq(key_one, key_two));
+}
+
+#[test]
+fn a_name_that_amqp_cannot_carry_is_poison() {
+    let mut router = to_exchange(r#"exchange: x, routing_key: "${tenant}.${event_type}""#).unwrap();
+    let long = "a".repeat(300);
+    let long = poison(&mut router, order(|values| values[5] = Some(&long)));
+    assert_eq!(long.word, "too_long");
+    insta::assert_snapshot!(long.reason, @"table `public.outbox`: its routing key has 308 bytes, more than the 255 that AMQP can carry");
+    let null = poison(&mut router, order(|values| values[5] = None));
+    insta::assert_snapshot!(null.reason, @"table `public.outbox`: `tenant` is NULL, and the routing key needs it");
+    let just = "a".repeat(247);
+    deliver(&mut router, order(|values| values[5] = Some(&just)));
+    // A topic's rules are not an exchange's.
+    let odd = deliver(&mut router, order(|values| values[5] = Some("a/b c:d")));
+    assert_eq!(&**exchange(&odd).1, "a/b c:d.created");
+}
+
+#[test]
+fn bytes_that_are_no_text_make_no_routing_key() {
+    let mut router = to_exchange("exchange: x, routing_key: \"${tenant}\"").unwrap();
+    let shape = shape(&[("id", TEXT), ("payload", TEXT), ("tenant", BYTEA)]);
+    let row = event(&shape, [Some("e1"), Some("{}"), Some("\\xff")]);
+    let poison = poison(&mut router, row);
+    insta::assert_snapshot!(poison.reason, @"table `public.outbox`: its routing key is not UTF-8");
+}
+
+#[test]
+fn an_exchange_that_is_too_long_is_a_configuration_error() {
+    let error = to_exchange(&format!("exchange: {}", "x".repeat(256))).unwrap_err();
+    insta::assert_snapshot!(error, @"pgoutbox.yaml:3:21: this exchange has 256 bytes; AMQP can carry 255");
+}
+
+#[test]
+fn a_column_that_only_a_routing_key_names_is_needed() {
+    let router = to_exchange("exchange: x, routing_key: \"${tenant}\"").unwrap();
+    let columns = ["id", "payload", "tenant", "other"].map(str::to_owned);
+    let table = TableConfig::default();
+    assert_eq!(router.columns_needed(&table, &columns), ["id", "payload", "tenant"]);
+    let error = router.check_columns(&table, &columns[..2]).unwrap_err();
+    insta::assert_snapshot!(error, @"pgoutbox.yaml:3:37: table `public.outbox` has no column `tenant`");
+}
+
+#[test]
+fn a_destination_is_decided_by_few_columns() {
+    let router = to_exchange(
+        r#"match: {event_type: paid}, exchange: "${aggregate_type}", routing_key: "${region}.${gone}",
+           headers: {x: "${tenant}"}"#,
+    );
+    let columns =
+        ["id", "aggregate_type", "type", "payload", "tenant", "region"].map(str::to_owned);
+    let deciding = router.unwrap().deciding_columns(&TableConfig::default(), &columns);
+    assert_eq!(deciding, ["type", "aggregate_type", "region"]);
+}
+
+#[test]
+fn the_payloads_column_tells_what_it_is() {
+    let mut router = to_exchange("exchange: x").unwrap();
+    let content = |router: &mut Router, oid, text| {
+        let shape = shape(&[("id", TEXT), ("payload", oid)]);
+        deliver(router, event(&shape, [Some("e1"), Some(text)])).content()
+    };
+    for json in [114, 3802] {
+        assert_eq!(content(&mut router, json, "{}"), Content::Json);
+    }
+    assert_eq!(content(&mut router, BYTEA, "\\x00"), Content::Binary);
+    assert_eq!(content(&mut router, TEXT, "{}"), Content::Text);
+}
+
+#[test]
+fn the_event_type_is_the_rows_whatever_its_header_says() {
+    let mut router = to_exchange("exchange: x, headers: {eventType: other}").unwrap();
+    let routed = deliver(&mut router, order(|_| {}));
+    assert_eq!(routed.event_type(), Some(&b"created"[..]));
+    assert_eq!(headers(&routed)[1], ("eventType", Some("other")));
+    let routed = deliver(&mut router, order(|values| values[3] = None));
+    assert_eq!(routed.event_type(), None);
 }

@@ -177,7 +177,9 @@ impl KafkaSink {
 
     /// The view of the event's topic, brought up to date as far as the relay has been told.
     fn view(&mut self, event: &RoutedEvent) -> &View {
-        let Destination::Topic(name) = &event.destination;
+        // A route to a Kafka sink has a topic: the configuration sees to it.
+        let (Destination::Topic(name) | Destination::Exchange { exchange: name, .. }) =
+            &event.destination;
         let index = match self.indexes.get(name) {
             Some(index) => *index,
             None => self.add(name),

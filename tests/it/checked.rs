@@ -3,6 +3,7 @@
 
 #[cfg(feature = "sabotage")]
 mod broken;
+mod rabbit;
 
 use crate::checker::{Workload, judge_topics, read_all};
 use crate::support::{Database, Reader, Relay, SHORT, Server, Settings, Topics, kafka_brokers};

@@ -15,8 +15,12 @@ mod history;
 mod workload;
 mod judge;
 mod kafka;
+mod rabbit;
 
 pub(crate) use history::{Event, History};
 pub(crate) use judge::{Content, Delivery, Expected, Report, judge};
-pub(crate) use kafka::{judge_topics, read_all};
+pub(crate) use kafka::{in_topic, judge_topics, read_all, record_deliveries};
+pub(crate) use rabbit::{
+    by_key, in_queue, judge_queues, message_deliveries, read_queues, read_queues_of,
+};
 pub(crate) use workload::Workload;

@@ -1,5 +1,7 @@
 //! The tools themselves, where no case would show that they are broken.
 
+mod rabbit;
+
 use std::time::Duration;
 
 use rdkafka::config::ClientConfig;

@@ -7,8 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates that only the named places may know, as files or folders under `src`.
-const OWNERS: [(&str, &[&str]); 3] = [
+const OWNERS: [(&str, &[&str]); 4] = [
     ("anyhow", &["cli", "main"]),
+    ("lapin", &["sink/rabbitmq"]),
     ("rdkafka", &["sink/kafka"]),
     ("prometheus", &["metrics", "status", "http"]),
 ];

@@ -25,6 +25,8 @@ mod connection;
 mod life;
 mod events;
 mod kafka_sink;
+mod rabbitmq_sink;
+mod mixed;
 mod setup;
 mod start;
 mod layering;

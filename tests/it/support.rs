@@ -9,6 +9,11 @@ mod database;
 mod private_postgres;
 mod private_kafka;
 mod topic;
+mod management;
+mod rabbit_node;
+mod rabbit;
+mod private_rabbit;
+mod rabbit_reader;
 mod reader;
 mod proxy;
 mod http;
@@ -22,12 +27,16 @@ pub(crate) use cluster::{Cluster, Sql};
 pub(crate) use database::Database;
 pub(crate) use private_kafka::{KafkaOptions, PrivateKafka};
 pub(crate) use private_postgres::PrivatePostgres;
+pub(crate) use private_rabbit::PrivateRabbit;
 pub(crate) use process::Process;
 pub(crate) use proxy::Proxy;
+pub(crate) use rabbit::{EXCHANGE, QueueKind, Rabbit};
+pub(crate) use rabbit_node::RabbitNode;
+pub(crate) use rabbit_reader::{Message, RabbitReader};
 pub(crate) use reader::{Reader, Record, first_texts};
 pub(crate) use refusal::{Refusal, typed};
 pub(crate) use relay::Relay;
-pub(crate) use services::{Server, kafka_brokers};
+pub(crate) use services::{RabbitVersion, Server, kafka_brokers};
 pub(crate) use settings::Settings;
 pub(crate) use topic::Topics;
 pub(crate) use wait::{SHORT, wait_until};
@@ -47,6 +56,26 @@ macro_rules! on_both_servers {
             #[tokio::test(flavor = "multi_thread")]
             async fn newest() {
                 super::$name(Server::Newest).await;
+            }
+        })+
+    };
+}
+
+/// Makes of each named `async fn name(version: RabbitVersion)` two tests, `name::oldest` and
+/// `name::newest`.
+macro_rules! on_both_rabbits {
+    ($($name:ident),+ $(,)?) => {
+        $(mod $name {
+            use crate::support::RabbitVersion;
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn oldest() {
+                super::$name(RabbitVersion::Oldest).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn newest() {
+                super::$name(RabbitVersion::Newest).await;
             }
         })+
     };

@@ -25,7 +25,7 @@ impl Serialize for Line<'_> {
         text_entry(&mut line, "aggregate_type", role(event, Role::AggregateType))?;
         text_entry(&mut line, "aggregate_id", role(event, Role::AggregateId))?;
         text_entry(&mut line, "event_type", role(event, Role::EventType))?;
-        line.serialize_entry("topic", event.destination.name())?;
+        line.serialize_entry("topic", &event.destination.name())?;
         text_entry(&mut line, "key", event.key.as_deref())?;
         line.serialize_entry("headers", &HeaderLine(&event.headers))?;
         match event.value.as_deref() {

@@ -41,6 +41,14 @@ impl History {
         self.rolled_back.extend(other.rolled_back);
     }
 
+    /// What was committed of one aggregate type: for a relay that sends each its own way.
+    pub(crate) fn of_type(&self, aggregate_type: &str) -> Self {
+        let is_of_type = |event: &&Event| event.aggregate_type == aggregate_type;
+        let mut part = Self { rolled_back: self.rolled_back.clone(), ..Self::default() };
+        part.commit(self.committed().filter(is_of_type).cloned());
+        part
+    }
+
     /// Committed events in no order.
     pub(crate) fn committed(&self) -> impl Iterator<Item = &Event> {
         self.committed.values()

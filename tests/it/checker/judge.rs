@@ -26,8 +26,10 @@ pub(crate) type Lane = (String, i32);
 /// All of a message that the relay is responsible for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
+    /// The message key, or the routing key.
     pub(crate) key: Option<Vec<u8>>,
     pub(crate) value: Option<Vec<u8>>,
+    /// Headers, and what else the broker's messages have of that kind.
     pub(crate) headers: Vec<(String, Option<Vec<u8>>)>,
     pub(crate) timestamp: Option<i64>,
 }
@@ -37,11 +39,11 @@ pub(crate) struct Content {
 pub(crate) struct Report {
     /// Number of committed events.
     pub(crate) written: usize,
-    /// Number of them that arrived, at least once.
+    /// Number of them that arrived everywhere, at least once.
     pub(crate) delivered: usize,
     /// Number of further copies: legal, as long as they are equal.
     pub(crate) duplicates: usize,
-    /// Committed, and never arrived at its destination.
+    /// Committed, and never arrived at one of its destinations.
     pub(crate) missing: Vec<Uuid>,
     /// Arrived, though it was rolled back, never written, or meant for another destination.
     pub(crate) unexpected: Vec<String>,
@@ -55,41 +57,50 @@ pub(crate) struct Report {
 
 /// Judges deliveries, given lane by lane in the order of each lane's log.
 ///
-/// `destination` gives the topic or queue of an event and its message key and headers.
+/// `destinations` gives the topics and queues of an event, and what it must be like in each. They may
+/// be of several brokers.
 pub(crate) fn judge(
     history: &History,
     deliveries: &[Delivery],
-    destination: impl Fn(&Event) -> Expected,
+    destinations: impl Fn(&Event) -> Vec<Expected>,
 ) -> Report {
     let mut report = Report { written: history.len(), ..Report::default() };
-    let mut first: HashMap<Uuid, &Delivery> = HashMap::new();
+    let mut first: HashMap<(&str, Uuid), &Delivery> = HashMap::new();
     let mut order = Order::default();
     for delivery in deliveries {
         let Some(event) = delivery.id.and_then(|id| history.get(&id)) else {
             report.unexpected.push(describe(history, delivery));
             continue;
         };
-        let expected = destination(event);
-        if delivery.lane.0 != expected.destination {
-            report.unexpected.push(format!("{} in {}", event.id, delivery.lane.0));
-        } else if let Some(earlier) = first.get(&event.id) {
+        let place = delivery.lane.0.as_str();
+        let expected = destinations(event).into_iter().find(|e| e.destination == place);
+        let Some(expected) = expected else {
+            report.unexpected.push(format!("{} in {place}", event.id));
+            continue;
+        };
+        if let Some(earlier) = first.get(&(place, event.id)) {
             report.duplicates += 1;
             if earlier.content != delivery.content {
                 report.changed_duplicates.push(event.id);
             }
-        } else {
-            first.insert(event.id, delivery);
-            if !expected.matches(event, &delivery.content) {
-                report.altered.push(event.id);
-            }
-            if !order.follows(event, delivery) {
-                report.reordered.push(event.id);
-            }
+            continue;
+        }
+        first.insert((place, event.id), delivery);
+        if !expected.matches(event, &delivery.content) {
+            report.altered.push(event.id);
+        }
+        if !order.follows(event, delivery) {
+            report.reordered.push(event.id);
         }
     }
-    report.delivered = first.len();
-    report.missing =
-        history.committed().map(|e| e.id).filter(|id| !first.contains_key(id)).collect();
+    for event in history.committed() {
+        let arrived = |e: &Expected| first.contains_key(&(e.destination.as_str(), event.id));
+        if destinations(event).iter().all(arrived) {
+            report.delivered += 1;
+        } else {
+            report.missing.push(event.id);
+        }
+    }
     report
 }
 

@@ -9,7 +9,7 @@ use super::{Content, Delivery, Event, Expected, History, Report, judge};
 use crate::support::{Reader, Record, Topics};
 
 /// Records as deliveries, each partition in the order of its log.
-fn deliveries(records: &[Record]) -> Vec<Delivery> {
+pub(crate) fn record_deliveries(records: &[Record]) -> Vec<Delivery> {
     let mut records: Vec<&Record> = records.iter().collect();
     records.sort_by_key(|record| (&record.topic, record.partition, record.offset));
     records.into_iter().map(delivery).collect()
@@ -39,10 +39,11 @@ pub(crate) fn read_all<'a>(
 /// Judges a relay with the default route: a topic for each aggregate type, the aggregate id as key,
 /// and the headers `id` and `eventType`.
 pub(crate) fn judge_topics(history: &History, records: &[Record], topics: &Topics) -> Report {
-    judge(history, &deliveries(records), |event| by_default(event, topics))
+    judge(history, &record_deliveries(records), |event| vec![in_topic(event, topics)])
 }
 
-fn by_default(event: &Event, topics: &Topics) -> Expected {
+/// What the default route makes of an event.
+pub(crate) fn in_topic(event: &Event, topics: &Topics) -> Expected {
     Expected {
         destination: topics.name(&event.aggregate_type),
         key: Some(event.aggregate_id.clone().into_bytes()),

@@ -4,7 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair,
+};
 use tempfile::TempDir;
 
 use super::process::{give_away, server_directory};
@@ -12,6 +15,7 @@ use super::process::{give_away, server_directory};
 /// Files of an authority and of one server's certificate; they go with this.
 pub(crate) struct Certificates {
     dir: TempDir,
+    authority: CertifiedIssuer<'static, KeyPair>,
 }
 
 impl Certificates {
@@ -22,15 +26,20 @@ impl Certificates {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
 
-        let key = KeyPair::generate().unwrap();
-        let leaf = CertificateParams::new([host.to_owned()]).unwrap();
-        let leaf = leaf.signed_by(&key, &authority).unwrap();
-
-        let this = Self { dir: server_directory() };
-        this.write("ca.pem", &authority.pem());
-        this.write("server.pem", &leaf.pem());
-        this.write("server.key", &key.serialize_pem());
+        let this = Self { dir: server_directory(), authority };
+        this.write("ca.pem", &this.authority.pem());
+        this.sign("server", CertificateParams::new([host.to_owned()]).unwrap());
         this
+    }
+
+    /// The files of a certificate for a client of this common name, and of its key.
+    pub(crate) fn client(&self, name: &str) -> (PathBuf, PathBuf) {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+        self.sign("client", params);
+        (self.path("client.pem"), self.path("client.key"))
     }
 
     /// The authority's certificate.
@@ -43,9 +52,16 @@ impl Certificates {
         self.path("server.pem")
     }
 
-    /// The server's key; nobody but the server's account may read it.
+    /// The server's key; nobody but the server's account may read it, and root.
     pub(crate) fn key(&self) -> PathBuf {
         self.path("server.key")
+    }
+
+    fn sign(&self, name: &str, params: CertificateParams) {
+        let key = KeyPair::generate().unwrap();
+        let leaf = params.signed_by(&key, &self.authority).unwrap();
+        self.write(&format!("{name}.pem"), &leaf.pem());
+        self.write(&format!("{name}.key"), &key.serialize_pem());
     }
 
     fn path(&self, name: &str) -> PathBuf {

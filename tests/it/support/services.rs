@@ -5,6 +5,8 @@ use std::env;
 use std::path::PathBuf;
 
 use super::Cluster;
+use super::management::Management;
+use super::rabbit_node::RabbitNode;
 
 /// One of the two PostgreSQL versions that every case is tested on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,64 @@ impl Server {
             Self::Newest => "POSTGRES_BIN",
         }))
     }
+}
+
+/// One of the two RabbitMQ versions that every case is tested on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RabbitVersion {
+    /// Version 3.10.
+    Oldest,
+    /// Version 4.0.
+    Newest,
+}
+
+impl RabbitVersion {
+    /// The shared node of this version.
+    pub(crate) fn node(self) -> RabbitNode {
+        RabbitNode {
+            port: self.port("URL"),
+            tls_port: self.port("TLS_URL"),
+            management: Management::new(self.port("MANAGEMENT_URL")),
+            script: self.variable("NODE").into(),
+            is_private: false,
+        }
+    }
+
+    /// Where this version is installed.
+    pub(crate) fn home(self) -> PathBuf {
+        self.variable("HOME").into()
+    }
+
+    /// The authority of the shared node's certificate for `localhost`.
+    pub(crate) fn authority(self) -> PathBuf {
+        self.variable("CA_FILE").into()
+    }
+
+    /// The PostgreSQL to test it with: so either version of the one is seen with one of the other.
+    pub(crate) fn postgres(self) -> Server {
+        match self {
+            Self::Oldest => Server::Oldest,
+            Self::Newest => Server::Newest,
+        }
+    }
+
+    fn port(self, name: &str) -> u16 {
+        let url = self.variable(name);
+        let port = url.rsplit(':').next().unwrap().split('/').next().unwrap();
+        port.parse().unwrap_or_else(|_| panic!("no port in {url}"))
+    }
+
+    fn variable(self, name: &str) -> String {
+        match self {
+            Self::Oldest => variable(&format!("AMQP_OLDEST_{name}")),
+            Self::Newest => variable(&format!("AMQP_{name}")),
+        }
+    }
+}
+
+/// The port of the process that tells the ports of RabbitMQ's nodes to their tools.
+pub(crate) fn rabbit_port_mapper() -> u16 {
+    variable("AMQP_EPMD_PORT").parse().unwrap()
 }
 
 /// The shared broker's `host:port`.

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::private_postgres::free_port;
-use super::{Database, Topics};
+use super::{Database, EXCHANGE, Rabbit, Topics};
 
 /// One configuration.
 #[derive(Clone, Debug)]
@@ -27,6 +27,24 @@ impl Settings {
             }},
             "sinks": {"events": {"kafka": {"brokers": brokers, "properties": {}}}},
             "routes": [{"sink": "events", "topic": topics.name("${aggregate_type}")}],
+            "http": {"listen": format!("127.0.0.1:{}", free_port())},
+        }))
+    }
+
+    /// The same table, slot and publication, to the layout of [`Rabbit::create_layout`].
+    pub(crate) fn rabbit(database: &Database, rabbit: &Rabbit) -> Self {
+        Self(json!({
+            "name": "orders",
+            "source": {"postgres": {
+                "url": database.relay_url(),
+                "slot": database.name(),
+                "publication": database.name(),
+                "tables": [{"table": "public.outbox"}],
+            }},
+            "sinks": {"tasks": {"rabbitmq": {"url": rabbit.relay_url()}}},
+            "routes": [
+                {"sink": "tasks", "exchange": EXCHANGE, "routing_key": "${aggregate_type}"},
+            ],
             "http": {"listen": format!("127.0.0.1:{}", free_port())},
         }))
     }

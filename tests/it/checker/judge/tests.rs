@@ -24,7 +24,7 @@ impl Story {
     }
 
     fn judge(&self) -> Report {
-        judge(&self.history, &self.deliveries, expected)
+        judge(&self.history, &self.deliveries, |event| vec![expected(event)])
     }
 
     /// Adds a copy of a delivery at the end and returns it.
@@ -124,6 +124,23 @@ fn an_event_at_the_wrong_destination_is_unexpected_there_and_missing_here() {
     story.deliveries[5].lane.0 = "payments".to_owned();
     let report = story.judge();
     assert_eq!((report.unexpected.len(), report.missing.len()), (1, 1));
+}
+
+#[test]
+fn an_event_with_two_destinations_must_come_to_both_and_is_a_duplicate_in_neither() {
+    let mut story = Story::new();
+    let mut copies = story.deliveries.clone();
+    copies.iter_mut().for_each(|copy| copy.lane.0 = "audit".to_owned());
+    let audit = |event: &Event| Expected { destination: "audit".to_owned(), ..expected(event) };
+    let both = |event: &Event| vec![expected(event), audit(event)];
+    let missing = judge(&story.history, &story.deliveries, both);
+    assert_eq!((missing.delivered, missing.missing.len()), (0, 6));
+
+    copies.swap(0, 2);
+    story.deliveries.extend(copies);
+    let report = judge(&story.history, &story.deliveries, both);
+    assert_eq!((report.delivered, report.duplicates), (6, 0));
+    assert_eq!(report.reordered, [event("a", 1).id]);
 }
 
 #[test]

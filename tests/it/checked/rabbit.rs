@@ -1,0 +1,173 @@
+//! The same over RabbitMQ, with everything that may happen to a connection, a broker and a queue.
+
+#[cfg(feature = "sabotage")]
+mod broken;
+
+use std::time::Duration;
+
+use rand::Rng;
+use serde_json::json;
+
+use crate::checker::{Report, Workload, judge_queues, read_queues};
+use crate::support::{
+    Database, PrivateRabbit, Rabbit, RabbitReader, RabbitVersion, Relay, SHORT, Server, Settings,
+    wait_until,
+};
+
+on_both_rabbits!(
+    a_good_relay_passes_under_load,
+    twenty_kills_of_the_relay_lose_and_reorder_nothing,
+    five_kills_of_the_broker_lose_and_reorder_nothing,
+    twenty_closed_connections_lose_and_reorder_nothing,
+    queues_that_refuse_at_random_lose_and_reorder_nothing,
+);
+
+/// How long it may take until all has arrived, after the last fault: the longest pause of a retry,
+/// and a busy machine.
+const CATCH_UP: Duration = Duration::from_secs(90);
+
+/// Commits, rollbacks, savepoints, aggregates that several writers share, and a big transaction, to
+/// a classic queue, a quorum queue and a stream.
+async fn a_good_relay_passes_under_load(version: RabbitVersion) {
+    let scene = Scene::new(version, "checked").await;
+    let mut relay = Relay::streaming(&scene.settings).await;
+    let workload = Workload { transactions: 100, big: 2000, ..Workload::default() };
+    let history = workload.run(&scene.database).await;
+    let mut reader = scene.reader().await;
+    let report = judge_queues(&history, read_queues(&history, &mut reader, CATCH_UP).await);
+    report.assert_clean();
+    // Nothing has failed, so nothing was sent twice.
+    assert_eq!(report.duplicates, 0);
+
+    let end = scene.database.wal_end().await;
+    scene.database.wait_confirmed(end, SHORT).await;
+    assert!(relay.terminate(SHORT).await.success());
+}
+
+async fn twenty_kills_of_the_relay_lose_and_reorder_nothing(version: RabbitVersion) {
+    let scene = Scene::new(version, "kills").await;
+    let mut relay = Relay::start(&scene.settings);
+    let report = scene
+        .judge_through(20, async |scene, reader| {
+            // Sometimes while it still starts, sometimes long after.
+            more_messages(reader, 0..300).await;
+            relay.kill();
+            relay = Relay::start(&scene.settings);
+        })
+        .await;
+    report.assert_clean();
+}
+
+async fn five_kills_of_the_broker_lose_and_reorder_nothing(version: RabbitVersion) {
+    let mut broker = PrivateRabbit::start(version, &[]).await;
+    let scene = Scene::on(version.postgres(), Rabbit::create_on(broker.node(), "killed")).await;
+    let relay = Relay::streaming(&scene.settings).await;
+    let report = scene
+        .judge_through(5, async |_, reader| {
+            more_messages(reader, 1..300).await;
+            broker.kill();
+            broker.start_again().await;
+        })
+        .await;
+    report.assert_clean();
+    assert_eq!(source_reconnects(&relay).await, 0.0);
+}
+
+async fn twenty_closed_connections_lose_and_reorder_nothing(version: RabbitVersion) {
+    let scene = Scene::new(version, "closed").await;
+    let relay = Relay::streaming(&scene.settings).await;
+    let report = scene
+        .judge_through(20, async |scene, reader| {
+            more_messages(reader, 1..100).await;
+            tokio::task::block_in_place(|| scene.rabbit.close_connections());
+        })
+        .await;
+    report.assert_clean();
+    assert_eq!(source_reconnects(&relay).await, 0.0);
+}
+
+/// Each round all queues refuse everything for a while; a stream cannot.
+async fn queues_that_refuse_at_random_lose_and_reorder_nothing(version: RabbitVersion) {
+    let scene = Scene::new(version, "refusing").await;
+    let relay = Relay::streaming(&scene.settings).await;
+    let report = scene
+        .judge_through(10, async |scene, reader| {
+            more_messages(reader, 1..200).await;
+            let refuse = json!({"max-length": 0, "overflow": "reject-publish"});
+            scene.rabbit.set_policy("refuse", "order|payment", refuse);
+            scene.more_rows(rand::rng().random_range(1..200)).await;
+            scene.rabbit.delete_policy("refuse");
+        })
+        .await;
+    report.assert_clean();
+    assert!(relay.metric("pgoutbox_events_failed_total", &[]).await > Some(0.0), "no nack came");
+}
+
+/// How often the replication connection was lost, which no fault of a broker may cost.
+async fn source_reconnects(relay: &Relay) -> f64 {
+    relay.metric("pgoutbox_reconnects_total", &["peer=\"source\""]).await.unwrap_or(0.0)
+}
+
+/// Waits until some more messages have come, a random number.
+async fn more_messages(reader: &mut RabbitReader, range: std::ops::Range<usize>) {
+    let more = rand::rng().random_range(range);
+    reader.read_count(reader.messages().len() + more, CATCH_UP).await;
+}
+
+/// What these tests begin with.
+struct Scene {
+    settings: Settings,
+    database: Database,
+    rabbit: Rabbit,
+}
+
+impl Scene {
+    /// On the shared servers.
+    async fn new(version: RabbitVersion, hint: &str) -> Self {
+        Self::on(version.postgres(), Rabbit::create(version, hint)).await
+    }
+
+    async fn on(server: Server, rabbit: Rabbit) -> Self {
+        let database = Database::create(server, "rabbit").await;
+        database.create_outbox().await;
+        rabbit.create_mixed_layout();
+        let settings = Settings::rabbit(&database, &rabbit);
+        Relay::init(&settings, &database.admin_url());
+        Self { settings, database, rabbit }
+    }
+
+    /// Waits until about so many more rows are committed.
+    async fn more_rows(&self, more: i64) {
+        let count = async || -> i64 {
+            let rows = self.database.sql().value("SELECT count(*) FROM outbox").await;
+            rows.unwrap().parse().unwrap()
+        };
+        let enough = count().await + more;
+        wait_until("more rows", SHORT, async || (count().await >= enough).then_some(())).await;
+    }
+
+    async fn reader(&self) -> RabbitReader {
+        RabbitReader::new(&self.rabbit, Rabbit::layout()).await
+    }
+
+    /// Writes without end, lets a fault happen as often as told, and judges what has arrived once
+    /// everything has. A relay runs at the end in any case.
+    async fn judge_through(
+        &self,
+        rounds: usize,
+        mut fault: impl AsyncFnMut(&Self, &mut RabbitReader),
+    ) -> Report {
+        let workload = Workload {
+            transactions: usize::MAX,
+            pace: Some(Duration::from_millis(50)),
+            ..Workload::default()
+        };
+        let load = workload.start(&self.database).await;
+        let mut reader = self.reader().await;
+        for _ in 0..rounds {
+            fault(self, &mut reader).await;
+        }
+        let history = load.stop().await;
+        judge_queues(&history, read_queues(&history, &mut reader, CATCH_UP).await)
+    }
+}
