@@ -178,6 +178,12 @@ impl Stream {
         Self::read_frame(tag, frame).map(Some)
     }
 
+    /// Whether the next [`Stream::fill`] reads into the chunk that the last frames are slices of, so that
+    /// [`Stream::share`] still stands for them after it.
+    pub fn keeps_chunk(&self) -> bool {
+        self.chunk_needed().is_none()
+    }
+
     /// The share of the window that all frames since the last [`Stream::fill`] hold.
     pub fn share(&self) -> Share {
         self.share.clone()

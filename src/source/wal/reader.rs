@@ -36,6 +36,8 @@ const TICK: Duration = Duration::from_millis(100);
 const FINISH_BOUND: Duration = Duration::from_secs(5);
 /// The relay is behind while the last commit it read is older than this.
 const BEHIND: Duration = Duration::from_millis(50);
+/// So many changes of a transaction do not wait for its commit.
+const WAITING: usize = 16;
 /// Changes that were read before the stream broke are offered to the relay for so many ticks.
 const LAST_OFFERS: u32 = 10;
 
@@ -122,6 +124,7 @@ impl Reader {
         self.stream.set_read_timeout(TICK)?;
         // The first messages may have come in one piece with the server's consent to stream.
         self.read_frames()?;
+        let mut waits_for_more = false;
         loop {
             // A session that was dropped as it was has no more orders to give.
             if self.channels.order.has_changed().is_err() {
@@ -133,15 +136,19 @@ impl Reader {
             }
             self.report_if_due()?;
             self.progress_if_covered();
-            if !self.changes.is_empty() && !self.hand_over() {
+            if !self.changes.is_empty() && !waits_for_more && !self.hand_over() {
                 continue;
             }
             if self.halted {
                 self.stand_still();
                 continue;
             }
+            waits_for_more = false;
             match self.stream.fill()? {
-                Filled::Some => self.read_frames()?,
+                Filled::Some => {
+                    self.read_frames()?;
+                    waits_for_more = self.waits_for_more();
+                }
                 Filled::Nothing => {}
                 Filled::NoRoom(bytes) => {
                     self.feedback.deaf();
@@ -150,6 +157,13 @@ impl Reader {
                 }
             }
         }
+    }
+
+    /// Whether what was read is better handed over with what follows it at once: the server sends a
+    /// small transaction's commit by itself, right after its rows, and each batch wakes the relay.
+    fn waits_for_more(&self) -> bool {
+        let is_open = self.transaction.is_some() && !self.halted;
+        is_open && self.changes.len() < WAITING && self.stream.keeps_chunk()
     }
 
     fn finish(self) -> Result<(), Failure> {
