@@ -27,8 +27,10 @@ mod sinks;
 mod stop;
 mod stuck;
 mod supervisor;
+mod survey;
 
 pub use columns::columns_needed;
 pub use sinks::{Known, Trial, try_sinks};
 pub use stop::Stop;
 pub use supervisor::{Options, Supervisor};
+pub use survey::survey;

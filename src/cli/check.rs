@@ -9,7 +9,7 @@ use super::{ConfigArgs, runtime};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::postgres::Settings;
-use crate::relay::{Known, Trial, columns_needed, try_sinks};
+use crate::relay::{Known, Trial, columns_needed, survey, try_sinks};
 use crate::replication::preflight::{Finding, Severity, preflight};
 use crate::replication::{Connection, Identity};
 
@@ -43,6 +43,7 @@ pub(super) fn run(arguments: CheckArgs) -> Result<ExitCode, Failure> {
 async fn everything(config: &Config) -> Result<Vec<Finding>, Failure> {
     let mut findings = postgres(config).await?;
     findings.extend(try_sinks(config).await?.into_iter().map(of_sink));
+    findings.extend(survey(config).await?);
     Ok(findings)
 }
 

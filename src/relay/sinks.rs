@@ -170,7 +170,7 @@ fn literals<'c>(
 }
 
 /// The text of a template that has no placeholder.
-fn literal(template: &TemplateText) -> Option<String> {
+pub(super) fn literal(template: &TemplateText) -> Option<String> {
     let parts = template.parts.iter().map(|part| match part {
         TemplatePart::Literal(text) => Some(text.as_str()),
         TemplatePart::Placeholder(_) => None,

@@ -77,6 +77,13 @@ impl Route {
         self.conditions.iter().all(|condition| condition.takes(shape))
     }
 
+    /// Roles and columns that decide whether it takes an event, and where that goes.
+    pub(super) fn deciding_names(&self) -> impl Iterator<Item = &str> {
+        let conditions = self.conditions.iter().filter_map(Condition::name);
+        let target = self.target.deciding().flat_map(Template::names);
+        conditions.map(|(name, _)| name).chain(target)
+    }
+
     /// Roles and columns that it cannot do without, and what refers to them.
     pub(super) fn names(&self) -> impl Iterator<Item = (&str, Location)> {
         // The default headers are left out for a table without the column.

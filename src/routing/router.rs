@@ -195,6 +195,21 @@ impl Router {
         needed
     }
 
+    /// Names of the columns that decide where events of `table` go, of all its `columns`; those that
+    /// are not there are left out.
+    pub fn deciding_columns(&self, table: &TableConfig, columns: &[String]) -> Vec<String> {
+        let Ok(shape) = shape_of(table, columns) else { return Vec::new() };
+        let routes = self.routes.iter().filter(|route| route.takes(&shape));
+        let mut deciding = Vec::new();
+        for name in routes.flat_map(Route::deciding_names) {
+            let Source::Column { index, .. } = Source::of(name, &shape) else { continue };
+            if let Some(column) = columns.get(index).filter(|column| !deciding.contains(*column)) {
+                deciding.push(column.clone());
+            }
+        }
+        deciding
+    }
+
     /// Checks that `table`, whose columns are `columns`, has every column that the configuration
     /// refers to.
     ///

@@ -50,8 +50,17 @@ impl Target {
 
     /// What is made from the row.
     pub(super) fn templates(&self) -> impl Iterator<Item = &Template> {
+        let key = match self {
+            Self::Topic { key, .. } => Some(key),
+            Self::Exchange { .. } => None,
+        };
+        self.deciding().chain(key)
+    }
+
+    /// What the destination is made from.
+    pub(super) fn deciding(&self) -> impl Iterator<Item = &Template> {
         let templates = match self {
-            Self::Topic { topic, key } => [topic.template(), Some(key)],
+            Self::Topic { topic, .. } => [topic.template(), None],
             Self::Exchange { exchange, routing_key } => {
                 [exchange.template(), routing_key.template()]
             }

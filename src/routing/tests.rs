@@ -606,6 +606,18 @@ fn a_column_that_only_a_routing_key_names_is_needed() {
 }
 
 #[test]
+fn a_destination_is_decided_by_few_columns() {
+    let router = to_exchange(
+        r#"match: {event_type: paid}, exchange: "${aggregate_type}", routing_key: "${region}.${gone}",
+           headers: {x: "${tenant}"}"#,
+    );
+    let columns =
+        ["id", "aggregate_type", "type", "payload", "tenant", "region"].map(str::to_owned);
+    let deciding = router.unwrap().deciding_columns(&TableConfig::default(), &columns);
+    assert_eq!(deciding, ["type", "aggregate_type", "region"]);
+}
+
+#[test]
 fn the_payloads_column_tells_what_it_is() {
     let mut router = to_exchange("exchange: x").unwrap();
     let content = |router: &mut Router, oid, text| {

@@ -21,6 +21,7 @@ mod greeting;
 mod kit;
 mod ledger;
 mod limits;
+pub mod management;
 mod mend;
 mod message;
 mod patience;

@@ -11,6 +11,7 @@ use crate::support::{
 
 mod init;
 mod publication;
+mod rabbitmq;
 mod refusal;
 mod recovery;
 mod tls;

@@ -14,7 +14,7 @@ pub enum Severity {
     Ok,
     /// `run` starts, but somebody should look.
     Warning,
-    /// `run` does not start.
+    /// `run` does not start, or an event would halt it.
     Error,
 }
 

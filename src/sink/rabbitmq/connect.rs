@@ -38,7 +38,7 @@ pub(super) struct Connector {
     config: RabbitMqConfig,
     /// What the broker shows us as.
     name: String,
-    /// The host to begin with: the one that was connected to last.
+    /// The host to begin with.
     first: usize,
 }
 
@@ -66,6 +66,11 @@ impl Drop for CutOnDrop {
 impl Connector {
     pub(super) fn new(config: &RabbitMqConfig, name: &str) -> Self {
         Self { config: config.clone(), name: name.to_owned(), first: 0 }
+    }
+
+    /// Begins with another host than the one that was connected to last.
+    pub(super) fn turn(&mut self) {
+        self.first = (self.first + 1) % self.config.servers.len().max(1);
     }
 
     /// Connects to the first host that lets us.

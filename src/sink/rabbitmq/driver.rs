@@ -110,7 +110,12 @@ impl Driver {
                 End::Connection(failure) => failure,
                 End::Channel(error, lost) => {
                     self.shared.close();
-                    match self.mend(&mut link, &error, lost).await {
+                    let shared = Arc::clone(&self.shared);
+                    let mended = tokio::select! {
+                        mended = self.mend(&mut link, &error, lost) => mended,
+                        _ = shared.stopped() => break,
+                    };
+                    match mended {
                         Ok(reports) => {
                             self.shared.reopen(link.limits, reports);
                             continue;
@@ -142,7 +147,8 @@ impl Driver {
             if let Err(error) = self.settle(&mut flow) {
                 return self.end(link, error, flow).await;
             }
-            if deadline.is_some() && flow.is_idle() && self.trial.is_none() {
+            let is_idle = flow.is_idle() && self.trial.is_none() && self.waiting.is_empty();
+            if deadline.is_some() && is_idle {
                 return End::Stopped;
             }
             tokio::select! {
@@ -157,6 +163,7 @@ impl Driver {
                 () = late(deadline) => return End::Stopped,
                 _ = looks.tick() => {
                     if let Some(failure) = self.look(link, &flow) {
+                        self.settle(&mut flow).err();
                         return End::Connection(failure);
                     }
                 }
@@ -330,8 +337,10 @@ impl Driver {
     }
 
     /// What kind of end `error` is.
-    async fn end(&mut self, link: &mut Link, error: Error, flow: Flow) -> End {
+    async fn end(&mut self, link: &mut Link, error: Error, mut flow: Flow) -> End {
         let error = reason(link, error).await;
+        // What was acknowledged to the last need not be sent again.
+        self.settle(&mut flow).err();
         if let Some(code) = error::reply_code(&error) {
             self.metrics.failed(&code.to_string());
         }
@@ -346,6 +355,7 @@ impl Driver {
         self.shared.close();
         self.metrics.connected.set(0);
         tracing::warn!(sink = self.name, %failure, "connecting again");
+        self.connector.turn();
         let (shared, mut failure) = (Arc::clone(&self.shared), failure);
         let mut stopped = pin!(shared.stopped());
         loop {

@@ -147,11 +147,14 @@ impl Site {
                 error,
             )
             .hint(format!("rabbitmqctl set_permissions -p {vhost} {username} '' '{exchange}' ''")),
-            _ => coded(
+            Some(_) => coded(
                 Class::Transient,
                 format!("RabbitMQ closes the channel over exchange `{exchange}`"),
                 error,
             ),
+            None => Failure::transient(format!("exchange `{exchange}` cannot be asked for"))
+                .code("connection")
+                .cause(error.clone()),
         }
     }
 }

@@ -17,6 +17,10 @@ use crate::failure::Failure;
 /// Pause before the first try, and the longest one.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
+/// Most exchanges that are remembered: routing that makes names without end must not make memory
+/// without end, and one that is forgotten is found out again.
+const MOST: usize = 4096;
+
 /// The exchanges of one sink that are closed.
 #[derive(Debug, Default)]
 pub(super) struct Exchanges {
@@ -72,6 +76,9 @@ impl Exchanges {
         };
         let pause = PAUSES.0.saturating_mul(1 << tries.min(16)).min(PAUSES.1);
         let closed = Closed::Known { failure, tries, try_at: now + pause };
+        if self.closed.len() >= MOST {
+            self.closed.clear();
+        }
         self.closed.insert(Arc::clone(exchange), closed);
     }
 

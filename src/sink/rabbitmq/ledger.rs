@@ -197,11 +197,11 @@ mod tests {
     fn an_ack_with_anothers_return_on_it_stays_in_doubt() {
         let mut ledger = Ledger::default();
         let (first, second) = (send(&mut ledger, 1), send(&mut ledger, 2));
-        let mut out = [send(&mut ledger, 3)];
+        let mut out = vec![send(&mut ledger, 3), first];
         // The second's own return is still in lapin's queue, behind the first's.
         ledger.confirm(second, Word::Ack, returned(1));
         assert!(concluded(&mut ledger, &mut out).is_empty());
-        ledger.confirm(first, Word::Ack, returned(2));
+        ledger.confirm(out.pop().unwrap(), Word::Ack, returned(2));
         assert_eq!(concluded(&mut ledger, &mut out), [(1, false), (2, false)]);
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lapin::types::AMQPValue;
+use lapin::types::{AMQPValue, ShortString};
 use serde_json::json;
 
 use super::relay::{Relay, event};
@@ -65,8 +65,8 @@ async fn a_message_has_what_the_event_has(version: RabbitVersion) {
     assert_eq!((full.id(), full.text()), (Some("id-1"), "{}"));
     assert_eq!(properties.delivery_mode(), &Some(2));
     assert_eq!(properties.timestamp(), &Some(1_700_000_000));
-    assert_eq!(properties.content_type().as_ref().map(|text| text.as_str()), Some("text/plain"));
-    assert_eq!(properties.app_id().as_ref().map(|text| text.as_str()), Some("pgoutbox"));
+    assert_eq!(properties.content_type().as_ref().map(ShortString::as_str), Some("text/plain"));
+    assert_eq!(properties.app_id().as_ref().map(ShortString::as_str), Some("pgoutbox"));
     assert_eq!(full.header("text"), Some("é\0"));
     assert_eq!(full.field("null"), Some(&AMQPValue::Void));
     assert_eq!(full.field("raw"), Some(&AMQPValue::ByteArray(vec![0xff, 0].into())));
@@ -107,7 +107,7 @@ async fn a15_a_window_of_returns_is_told_apart(version: RabbitVersion) {
         let rabbit = Rabbit::create(version, "returns");
         rabbit.create_layout(QueueKind::Classic);
         let mut relay = Relay::start(rabbit.relay_url()).await;
-        let is_lost = |number: u64| (number * 7919 + run as u64) % share == 0;
+        let is_lost = |number: u64| (number * 7919 + run as u64).is_multiple_of(share);
         relay.tries_again = false;
         let count = 8000u64;
         relay.push((0..count).map(|number| {

@@ -105,7 +105,6 @@ async fn a24_a_stop_while_blocked_keeps_to_its_time(version: RabbitVersion) {
     relay.stop(Duration::from_secs(3)).await;
     let took = since.elapsed();
     assert!((Duration::from_secs(1)..Duration::from_secs(4)).contains(&took), "{took:?}");
-    assert_eq!(io_threads(), 0, "lapin's thread ended");
 }
 
 async fn a_connection_that_only_seems_to_live_is_given_up(version: RabbitVersion) {
@@ -135,13 +134,4 @@ async fn a_broker_that_hangs_during_the_login_is_given_up(version: RabbitVersion
     let failure = Relay::with(&config(&[url]), &[]).await.err().expect("must fail");
     assert_eq!(failure.peer_code(), Some("timeout"), "{failure}");
     assert!(since.elapsed() < Duration::from_secs(12));
-}
-
-/// Threads of this process that lapin started, but for those of the test's own readers.
-fn io_threads() -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("threads");
-    let name = |task: std::io::Result<std::fs::DirEntry>| {
-        std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
-    };
-    tasks.filter_map(name).filter(|name| name.trim_end() == "lapin-io-loop").count()
 }

@@ -87,9 +87,12 @@ async fn the_largest_that_fits_arrives(version: RabbitVersion) {
     relay.stop(GRACE).await;
 }
 
-/// A broker that takes less than its version does by default, and nobody told the relay.
+/// A broker that takes less than its version does by default, and nobody told the relay. Each message
+/// that is suspected is tried on a channel of its own, and a connection has few.
 async fn a_message_that_the_broker_refuses_is_found_among_its_neighbours(version: RabbitVersion) {
-    let node = PrivateRabbit::start(version, &[("max_message_size", "10000")]).await;
+    let node =
+        PrivateRabbit::start(version, &[("max_message_size", "10000"), ("channel_max", "30")])
+            .await;
     let rabbit = Rabbit::create_on(node.node(), "size");
     rabbit.create_layout(QueueKind::Quorum);
     let mut config = config(&[rabbit.relay_url()]);
