@@ -31,7 +31,6 @@ pub(crate) use private_rabbit::PrivateRabbit;
 pub(crate) use process::Process;
 pub(crate) use proxy::Proxy;
 pub(crate) use rabbit::{EXCHANGE, QueueKind, Rabbit};
-pub(crate) use rabbit_node::RabbitNode;
 pub(crate) use rabbit_reader::{Message, RabbitReader};
 pub(crate) use reader::{Reader, Record, first_texts};
 pub(crate) use refusal::{Refusal, typed};

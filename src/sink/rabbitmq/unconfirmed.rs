@@ -166,7 +166,6 @@ impl<T, F: Future + Unpin> Place<T, F> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
     use std::thread;
 
     use tokio::sync::oneshot;
@@ -202,34 +201,37 @@ mod tests {
         assert_eq!(unconfirmed.len(), 0);
     }
 
-    /// Another thread completes in an order of its own; after each drain, what was given out must be
-    /// a beginning of that order.
+    /// Another thread completes in an order of its own; what was given out after each drain must be a
+    /// beginning of that order. As with lapin, each future waits twice.
     #[test]
     fn what_was_completed_earlier_is_given_out_no_later() {
-        const ROUNDS: u64 = 200;
         const EACH: u64 = 200;
-        let bell = Arc::new(Notify::new());
-        let mut unconfirmed = Unconfirmed::new(bell);
-        for round in 0..ROUNDS {
-            let mut senders = Vec::new();
+        let mut unconfirmed = Unconfirmed::new(Arc::new(Notify::new()));
+        for round in 0..1000 {
+            let (mut sents, mut confirms) = (Vec::new(), Vec::new());
             for item in 0..EACH {
-                let (sender, receiver) = oneshot::channel();
-                unconfirmed.begin(item, receiver);
-                senders.push((item, sender));
+                let (sent, is_sent) = oneshot::channel();
+                let (confirm, confirmed) = oneshot::channel::<u64>();
+                unconfirmed.begin(
+                    item,
+                    Box::pin(async move {
+                        is_sent.await.unwrap();
+                        confirmed.await.unwrap()
+                    }),
+                );
+                sents.push(sent);
+                confirms.push((item, confirm));
             }
-            senders.sort_by_key(|(item, _)| (item * 7919 + round) % EACH);
-            let begun = Arc::new(AtomicU64::new(0));
-            let seen = Arc::clone(&begun);
+            confirms.sort_by_key(|(item, _)| (item * 7919 + round) % EACH);
             let completer = thread::spawn(move || {
-                while seen.load(Ordering::Acquire) == 0 {}
-                for (place, (_, sender)) in (0..EACH).zip(senders) {
-                    sender.send(place).unwrap();
+                sents.into_iter().for_each(|sent| sent.send(()).unwrap());
+                for (place, (_, confirm)) in (0..EACH).zip(confirms) {
+                    confirm.send(place).unwrap();
                 }
             });
-            begun.store(1, Ordering::Release);
             let mut given = Vec::new();
-            while given.len() < usize::try_from(EACH).unwrap() {
-                given.extend(drained(&mut unconfirmed).into_iter().map(|(_, place)| place));
+            while given.len() as u64 != EACH {
+                unconfirmed.drain(|_, place| given.push(place));
                 let mut sorted = given.clone();
                 sorted.sort_unstable();
                 assert!(sorted.into_iter().eq(0..given.len() as u64), "a hole in {given:?}");

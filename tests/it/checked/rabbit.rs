@@ -8,10 +8,13 @@ use std::time::Duration;
 use rand::Rng;
 use serde_json::json;
 
-use crate::checker::{Report, Workload, judge_queues, read_queues};
+use crate::checker::{
+    Event, Report, Workload, by_key, in_queue, in_topic, judge, judge_queues, message_deliveries,
+    read_all, read_queues, read_queues_of, record_deliveries,
+};
 use crate::support::{
-    Database, PrivateRabbit, Rabbit, RabbitReader, RabbitVersion, Relay, SHORT, Server, Settings,
-    wait_until,
+    Database, EXCHANGE, PrivateRabbit, QueueKind, Rabbit, RabbitReader, RabbitVersion, Reader,
+    Relay, SHORT, Server, Settings, Topics, kafka_brokers, wait_until,
 };
 
 on_both_rabbits!(
@@ -20,6 +23,8 @@ on_both_rabbits!(
     five_kills_of_the_broker_lose_and_reorder_nothing,
     twenty_closed_connections_lose_and_reorder_nothing,
     queues_that_refuse_at_random_lose_and_reorder_nothing,
+    every_queue_behind_an_exchange_gets_everything,
+    one_relay_to_kafka_and_rabbitmq_is_judged_as_one,
 );
 
 /// How long it may take until all has arrived, after the last fault: the longest pause of a retry,
@@ -103,6 +108,82 @@ async fn queues_that_refuse_at_random_lose_and_reorder_nothing(version: RabbitVe
     assert!(relay.metric("pgoutbox_events_failed_total", &[]).await > Some(0.0), "no nack came");
 }
 
+/// An event is delivered once each of its queues has it, whatever they are made of.
+async fn every_queue_behind_an_exchange_gets_everything(version: RabbitVersion) {
+    const KINDS: [(&str, QueueKind); 3] = [
+        ("all-classic", QueueKind::Classic),
+        ("all-quorum", QueueKind::Quorum),
+        ("all-stream", QueueKind::Stream),
+    ];
+    let scene = Scene::new(version, "fanout").await;
+    for (queue, kind) in KINDS {
+        scene.rabbit.create_queue(queue, kind, json!({}));
+        for routing_key in Rabbit::layout() {
+            scene.rabbit.bind(EXCHANGE, queue, routing_key);
+        }
+    }
+    let _relay = Relay::streaming(&scene.settings).await;
+    let mut reader = RabbitReader::new(&scene.rabbit, &KINDS.map(|(queue, _)| queue)).await;
+    let load = endless().start(&scene.database).await;
+    for _ in 0..3 {
+        more_messages(&mut reader, 100..300).await;
+        tokio::task::block_in_place(|| scene.rabbit.close_connections());
+    }
+    let history = load.stop().await;
+    let queues = |event: &Event| {
+        KINDS.map(|(queue, _)| by_key(event, queue, &event.aggregate_type)).to_vec()
+    };
+    let messages = read_queues_of(&history, &mut reader, CATCH_UP, queues).await;
+    judge(&history, &message_deliveries(messages), queues).assert_clean();
+}
+
+/// Orders go to Kafka, everything else to RabbitMQ.
+async fn one_relay_to_kafka_and_rabbitmq_is_judged_as_one(version: RabbitVersion) {
+    let scene = Scene::new(version, "mixed").await;
+    let topics = Topics::new(&kafka_brokers(), "mixed");
+    let to_kafka = json!({
+        "match": {"aggregate_type": "order"},
+        "sink": "events",
+        "topic": topics.name("order"),
+    });
+    let to_rabbit = json!(
+        {"sink": "tasks", "exchange": EXCHANGE, "routing_key": "${aggregate_type}"}
+    );
+    let settings = scene
+        .settings
+        .clone()
+        .with("sinks.events", json!({"kafka": {"brokers": [topics.brokers()]}}))
+        .with("routes", json!([to_kafka, to_rabbit]));
+    let _relay = Relay::streaming(&settings).await;
+    let mut messages = scene.reader().await;
+    let mut records = Reader::new(&topics);
+    let load = endless().start(&scene.database).await;
+    for _ in 0..3 {
+        more_messages(&mut messages, 50..200).await;
+        tokio::task::block_in_place(|| scene.rabbit.close_connections());
+    }
+    let history = load.stop().await;
+    let destination = |event: &Event| match event.aggregate_type.as_str() {
+        "order" => vec![in_topic(event, &topics)],
+        _ => vec![in_queue(event)],
+    };
+    read_all(&history.of_type("order"), &mut records, SHORT);
+    read_queues_of(&history, &mut messages, CATCH_UP, destination).await;
+    let mut deliveries = record_deliveries(records.records());
+    deliveries.extend(message_deliveries(messages.messages()));
+    judge(&history, &deliveries, destination).assert_clean();
+}
+
+/// Writers that go on until they are told to stop.
+fn endless() -> Workload {
+    Workload {
+        transactions: usize::MAX,
+        rows: 1..=8,
+        pace: Some(Duration::from_millis(100)),
+        ..Workload::default()
+    }
+}
+
 /// How often the replication connection was lost, which no fault of a broker may cost.
 async fn source_reconnects(relay: &Relay) -> f64 {
     relay.metric("pgoutbox_reconnects_total", &["peer=\"source\""]).await.unwrap_or(0.0)
@@ -157,12 +238,7 @@ impl Scene {
         rounds: usize,
         mut fault: impl AsyncFnMut(&Self, &mut RabbitReader),
     ) -> Report {
-        let workload = Workload {
-            transactions: usize::MAX,
-            pace: Some(Duration::from_millis(50)),
-            ..Workload::default()
-        };
-        let load = workload.start(&self.database).await;
+        let load = endless().start(&self.database).await;
         let mut reader = self.reader().await;
         for _ in 0..rounds {
             fault(self, &mut reader).await;

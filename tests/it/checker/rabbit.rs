@@ -103,7 +103,7 @@ fn delivery(message: &Message) -> Delivery {
 /// What is not in a header, as headers whose names begin with a colon.
 fn properties(message: &Message) -> impl Iterator<Item = (String, Option<Vec<u8>>)> {
     let properties = &message.properties;
-    let text = |text: &Option<lapin::types::ShortString>| text.as_ref().map(|t| t.to_string());
+    let text = |text: &Option<lapin::types::ShortString>| text.as_ref().map(ToString::to_string);
     let number = |number: &Option<u8>| number.map(|n| n.to_string());
     let all = [
         (":exchange", Some(message.exchange.clone())),

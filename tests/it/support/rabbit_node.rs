@@ -29,12 +29,7 @@ impl RabbitNode {
         run(self.command().arg("rabbitmqctl").arg("-q").args(arguments))
     }
 
-    /// Closes all connections, as an operator does before an upgrade.
-    pub(crate) fn close_all_connections(&self) {
-        self.ctl(&["close_all_connections", "maintenance"]);
-    }
-
-    /// Closes the connections of one user.
+    /// Closes the connections of one user, as an operator does before an upgrade.
     pub(crate) fn close_connections_of(&self, user: &str) {
         self.ctl(&["close_all_user_connections", user, "maintenance"]);
     }

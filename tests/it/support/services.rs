@@ -66,11 +66,6 @@ impl RabbitVersion {
         self.variable("HOME").into()
     }
 
-    /// The authority of the shared node's certificate for `localhost`.
-    pub(crate) fn authority(self) -> PathBuf {
-        self.variable("CA_FILE").into()
-    }
-
     /// The PostgreSQL to test it with: so either version of the one is seen with one of the other.
     pub(crate) fn postgres(self) -> Server {
         match self {
