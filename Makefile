@@ -9,8 +9,8 @@ FEATURES := --features sabotage
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## orders and payments through a real PostgreSQL and Kafka, judged at the end (DEMO_SECONDS=30)
-	@dev/services install build postgres kafka
+demo: ## orders through a real Kafka and payments through a real RabbitMQ, judged at the end (DEMO_SECONDS=30)
+	@dev/services install build postgres kafka rabbitmq
 	cargo build --release --locked
 	@dev/demo
 

@@ -1,14 +1,22 @@
-# The independent consumer: the one that comes with Kafka. It shares nothing with the relay but the broker.
+# The independent consumers: those that come with Kafka and with RabbitMQ. They share nothing with the relay but the
+# brokers.
 # shellcheck shell=bash
 
 readonly CONSUMER_CLASS=org.apache.kafka.tools.consumer.ConsoleConsumer
 # Topics that are created later are added without giving up those that it has.
 readonly CONSUMER_ASSIGNOR=org.apache.kafka.clients.consumer.CooperativeStickyAssignor
-CONSUMER_PID=
+readonly ORDERS_READ=$DIR/orders.tsv PAYMENTS_READ=$DIR/payments.tsv CONSUMER_START_SECONDS=60
+ORDERS_PID=
+PAYMENTS_PID=
+
+start_consumers() {
+    start_orders_consumer
+    start_payments_consumer
+}
 
 # It reads all topics of the outbox from their beginning, those too that are created later. Its own log goes to stderr,
 # so that stdout has records only.
-start_consumer() {
+start_orders_consumer() {
     cat >"$DIR/consumer.properties" <<'CONF'
 appender.console.type = Console
 appender.console.name = console
@@ -24,23 +32,54 @@ CONF
         --command-property partition.assignment.strategy="$CONSUMER_ASSIGNOR" --command-property metadata.max.age.ms=500 \
         --formatter-property print.partition=true --formatter-property print.offset=true \
         --formatter-property print.headers=true --formatter-property print.key=true \
-        --formatter-property null.literal=NULL >"$DIR/consumed.tsv" 2>"$DIR/consumer.log" 7>&- &
-    CONSUMER_PID=$!
+        --formatter-property null.literal=NULL >"$ORDERS_READ" 2>"$DIR/orders.log" 7>&- &
+    ORDERS_PID=$!
 }
 
-consumed() { wc -l <"$DIR/consumed.tsv"; }
-
-require_consumer() {
-    kill -0 "$CONSUMER_PID" 2>/dev/null || fail_with_log "$DIR/consumer.log" 'the consumer ended by itself'
+# It has declared its queue once it consumes from it, and the relay's `check` looks for that.
+start_payments_consumer() {
+    local begin=$EPOCHSECONDS
+    ERL_LIBS=$AMQP_HOME/rabbitmq/plugins "$AMQP_HOME/erlang/bin/escript" dev/lib/demo-consumer.escript \
+        >"$PAYMENTS_READ" 2>"$DIR/payments.log" 7>&- &
+    PAYMENTS_PID=$!
+    until "$AMQP_NODE" rabbitmqctl -q list_consumers queue_name 2>/dev/null | grep -qx payments; do
+        require_consumers
+        ((EPOCHSECONDS - begin < CONSUMER_START_SECONDS)) ||
+            fail_with_log "$DIR/payments.log" "nobody consumed from RabbitMQ after $CONSUMER_START_SECONDS s"
+        sleep 0.2
+    done
 }
 
-# show_events AFTER LAST: those records for people, as key, event type and value.
-show_events() {
-    (($1 < $2)) || return 0
-    sed -n "$(($1 + 1)),$2p; $2q" "$DIR/consumed.tsv" | awk -F '\t' '{
-        type = $3
-        sub(/.*eventType:/, "", type)
-        sub(/,.*/, "", type)
-        printf "          %-10s %-16s %s\n", $4, type, $5
-    }'
+stop_consumers() {
+    stop_process "$ORDERS_PID"
+    stop_process "$PAYMENTS_PID"
+    ORDERS_PID=
+    PAYMENTS_PID=
+}
+
+consumed() { cat "$ORDERS_READ" "$PAYMENTS_READ" | wc -l; }
+
+require_consumers() {
+    kill -0 "$ORDERS_PID" 2>/dev/null || fail_with_log "$DIR/orders.log" "Kafka's consumer ended by itself"
+    kill -0 "$PAYMENTS_PID" 2>/dev/null || fail_with_log "$DIR/payments.log" "RabbitMQ's consumer ended by itself"
+}
+
+# show_news COUNT: of what was read since the last time, the first so many of each broker for people, as broker, key, event
+# type and value.
+declare -A SHOWN=()
+show_news() {
+    local broker file now
+    for broker in Kafka RabbitMQ; do
+        file=$ORDERS_READ
+        [[ $broker == Kafka ]] || file=$PAYMENTS_READ
+        now=$(wc -l <"$file")
+        (($1 == 0 || now == ${SHOWN[$broker]:-0})) || tail -n +$((${SHOWN[$broker]:-0} + 1)) "$file" | head -n "$1" |
+            awk -F '\t' -v broker="$broker" '{
+                type = $3
+                sub(/.*eventType:/, "", type)
+                sub(/,.*/, "", type)
+                printf "          %-9s %-10s %-16s %s\n", broker, $4, type, $5
+            }'
+        SHOWN[$broker]=$now
+    done
 }

@@ -32,7 +32,7 @@ clean_up() {
     local code=$? pid
     trap '' INT TERM
     heading 'Stopping what still runs'
-    for pid in "${WRITER_PIDS[@]}" "$RELAY_PID" "$CONSUMER_PID"; do
+    for pid in "${WRITER_PIDS[@]}" "$RELAY_PID" "$ORDERS_PID" "$PAYMENTS_PID"; do
         stop_process "$pid"
     done
     services down | indent || code=1

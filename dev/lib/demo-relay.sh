@@ -1,7 +1,7 @@
 # The relay under demonstration, and what it says of itself.
 # shellcheck shell=bash
 
-readonly RELAY=$REPOSITORY/target/release/pgoutbox CONNECTOR=connectors/orders-kafka.yaml
+readonly RELAY=$REPOSITORY/target/release/pgoutbox CONNECTOR=connectors/shop.yaml
 readonly RELAY_START_SECONDS=20 RELAY_STOP_SECONDS=30
 RELAY_PID=
 
@@ -45,9 +45,10 @@ stop_relay() {
     ((code == 0)) || fail_with_log "$DIR/relay.log" "the relay ended with exit code $code after SIGTERM"
 }
 
-# Prints a metric's value without its labels; nothing if there is none.
+# Prints a metric's value, the sum of all its labels; nothing if there is none.
 metric() {
-    http_get /metrics | tr -d '\r' | awk -v name="$1" '$1 ~ "^" name "([{]|$)" { printf "%.0f\n", $NF; exit }'
+    http_get /metrics | tr -d '\r' | awk -v name="$1" '$1 ~ "^" name "([{]|$)" { sum += $NF; found = 1 }
+        END { if (found) printf "%.0f\n", sum }'
 }
 
 http_get() {

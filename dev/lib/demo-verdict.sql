@@ -1,15 +1,18 @@
--- What the consumer read, held against the outbox table. Read by psql in the demo's directory, which holds
---   consumed.tsv     the console consumer's lines: partition, offset, headers, key, value
+-- What the consumers read, held against the outbox table. Read by psql in the demo's directory, which holds
+--   orders.tsv       Kafka's console consumer's lines: partition, offset, headers, key, value
+--   payments.tsv     RabbitMQ's consumer's lines, of the same columns
 --   rolled-back.ids  one id a line
 -- One row comes out, in the order of the columns below.
 
 \set ON_ERROR_STOP on
 
-CREATE TEMP TABLE line (n bigint GENERATED ALWAYS AS IDENTITY, line text);
+CREATE TEMP TABLE line (n bigint GENERATED ALWAYS AS IDENTITY, line text, read_as text DEFAULT 'order');
 CREATE TEMP TABLE rolled_back (id text);
 
 -- No line has these control characters, so "CSV" here means a line as it is.
-\copy line (line) FROM 'consumed.tsv' (FORMAT csv, DELIMITER E'\x01', QUOTE E'\x02')
+\copy line (line) FROM 'orders.tsv' (FORMAT csv, DELIMITER E'\x01', QUOTE E'\x02')
+ALTER TABLE line ALTER read_as SET DEFAULT 'payment';
+\copy line (line) FROM 'payments.tsv' (FORMAT csv, DELIMITER E'\x01', QUOTE E'\x02')
 \copy rolled_back FROM 'rolled-back.ids'
 
 -- The first occurrence of each id: what a consumer that drops copies works with.
@@ -17,6 +20,7 @@ CREATE TEMP TABLE consumed AS
 SELECT DISTINCT ON (id) *
 FROM (
     SELECT n,
+           read_as,
            coalesce(substring(split_part(line, E'\t', 3) FROM '(?:^|,)id:([^,]*)'), line) AS id,
            substring(split_part(line, E'\t', 3) FROM '(?:^|,)eventType:([^,]*)') AS event_type,
            split_part(line, E'\t', 4) AS key,
@@ -28,6 +32,7 @@ ORDER BY id, n;
 WITH pairs AS (
     SELECT consumed.n, consumed.id AS consumed, outbox.id::text AS written, aggregate_type, aggregate_id,
            (outbox.payload::jsonb->>'sequence')::bigint AS sequence,
+           read_as IS DISTINCT FROM aggregate_type AS misled,
            consumed.key IS DISTINCT FROM outbox.aggregate_id
                OR consumed.event_type IS DISTINCT FROM outbox.event_type
                OR consumed.value IS DISTINCT FROM outbox.payload::text AS altered
@@ -47,6 +52,7 @@ SELECT
     (SELECT count(*) FROM pairs WHERE written IS NULL) AS unexpected,
     (SELECT count(*) FROM ordered WHERE sequence < latest_before) AS reordered,
     (SELECT count(*) FROM pairs WHERE consumed = written AND altered) AS altered,
+    (SELECT count(*) FROM pairs WHERE consumed = written AND misled) AS misled,
     (SELECT count(*) FROM line) - (SELECT count(*) FROM consumed) AS copies,
     -- What the slot would still send: `I` is pgoutput's Insert.
     (
@@ -57,4 +63,6 @@ SELECT
     ) AS unconfirmed,
     (SELECT count(*) FROM rolled_back) AS rolled_back,
     (SELECT count(*) FROM rolled_back JOIN consumed USING (id)) AS rolled_back_consumed,
-    (SELECT count(DISTINCT (aggregate_type, aggregate_id)) FROM outbox) AS aggregates;
+    (SELECT count(DISTINCT (aggregate_type, aggregate_id)) FROM outbox) AS aggregates,
+    (SELECT count(*) FROM consumed WHERE read_as = 'order') AS orders,
+    (SELECT count(*) FROM consumed WHERE read_as = 'payment') AS payments;

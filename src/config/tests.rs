@@ -422,7 +422,7 @@ fn connectors() -> Vec<(String, Config)> {
 fn every_declared_pipeline_is_a_configuration() {
     let mut names: Vec<String> = connectors().into_iter().map(|(name, _)| name).collect();
     names.sort();
-    assert_eq!(names, ["debezium-table", "orders-kafka", "stdout"]);
+    assert_eq!(names, ["debezium-table", "orders-kafka", "payments-rabbitmq", "shop", "stdout"]);
 }
 
 #[test]
