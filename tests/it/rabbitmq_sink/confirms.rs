@@ -6,13 +6,14 @@ use std::time::Duration;
 use lapin::types::{AMQPValue, ShortString};
 use serde_json::json;
 
-use super::relay::{Relay, event};
+use super::relay::{Relay, config, event};
 use crate::support::{EXCHANGE, Message, QueueKind, Rabbit, RabbitReader, RabbitVersion, SHORT};
 
 const GRACE: Duration = Duration::from_secs(5);
 
 on_both_rabbits! {
     every_event_arrives_once_and_in_the_order_of_its_key,
+    events_of_a_key_that_are_out_together_keep_their_order,
     a_message_has_what_the_event_has,
     a15_what_no_queue_takes_is_never_acknowledged,
     a15_a_window_of_returns_is_told_apart,
@@ -38,6 +39,21 @@ async fn every_event_arrives_once_and_in_the_order_of_its_key(version: RabbitVer
         }
         relay.stop(GRACE).await;
     }
+}
+
+async fn events_of_a_key_that_are_out_together_keep_their_order(version: RabbitVersion) {
+    let rabbit = Rabbit::create(version, "together");
+    rabbit.create_layout(QueueKind::Quorum);
+    let mut config = config(&[rabbit.relay_url()]);
+    config.max_unsettled_per_key = 100;
+    let mut relay = Relay::with(&config, &[]).await.expect("the sink starts");
+    relay.push((0..2000).map(|number| numbered("order", number, number % 2)));
+    relay.run_to_end().await;
+    let mut reader = RabbitReader::new(&rabbit, &["order"]).await;
+    let numbers = by_key(reader.read_to_end().await, 2);
+    assert!(numbers[&0].iter().copied().eq((0..2000).step_by(2)));
+    assert!(numbers[&1].iter().copied().eq((1..2000).step_by(2)));
+    relay.stop(GRACE).await;
 }
 
 async fn a_message_has_what_the_event_has(version: RabbitVersion) {

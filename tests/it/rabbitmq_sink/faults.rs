@@ -15,6 +15,7 @@ on_both_rabbits! {
     a04_a_killed_broker_is_told_and_waited_for,
     a24_a_blocked_connection_is_told_and_flows_again,
     a24_a_stop_while_blocked_keeps_to_its_time,
+    a_broker_that_stops_or_hangs_is_told_and_waited_for,
     a_connection_that_only_seems_to_live_is_given_up,
     a_broker_that_hangs_during_the_login_is_given_up,
 }
@@ -74,7 +75,9 @@ async fn a24_a_blocked_connection_is_told_and_flows_again(version: RabbitVersion
     let node = PrivateRabbit::start(version, &[]).await;
     let rabbit = Rabbit::create_on(node.node(), "blocked");
     rabbit.create_layout(QueueKind::Classic);
-    let mut relay = Relay::start(rabbit.relay_url()).await;
+    let mut config = config(&[rabbit.relay_url()]);
+    config.heartbeat = Duration::from_secs(1);
+    let mut relay = Relay::with(&config, &[]).await.expect("the sink starts");
     relay.push([numbered("order", 0, 0)]);
     relay.run_to_end().await;
     node.node().set_memory_alarm(true);
@@ -82,14 +85,38 @@ async fn a24_a_blocked_connection_is_told_and_flows_again(version: RabbitVersion
     relay.push((1..3000).map(|number| numbered("order", number, number % 100)));
     relay.run_until("told", |relay| relay.blocked(None) == Some("connection.blocked")).await;
     assert!(since.elapsed() < Duration::from_secs(5));
-    // More than two heartbeats, which nobody can send.
-    relay.run_for(Duration::from_secs(3)).await;
+    // Longer than the broker waits for heartbeats, which we cannot send.
+    relay.run_for(Duration::from_secs(6)).await;
     assert_eq!((relay.acked, relay.metrics.connected.get()), (1, 1));
     node.node().set_memory_alarm(false);
     relay.run_to_end().await;
     assert_eq!((relay.acked, relay.resets, relay.blocked(None)), (3000, 0, None));
     let mut reader = RabbitReader::new(&rabbit, &["order"]).await;
     assert_eq!(reader.read_to_end().await.len(), 3000, "no copies");
+    relay.stop(GRACE).await;
+}
+
+async fn a_broker_that_stops_or_hangs_is_told_and_waited_for(version: RabbitVersion) {
+    let mut node = PrivateRabbit::start(version, &[]).await;
+    let rabbit = Rabbit::create_on(node.node(), "stops");
+    rabbit.create_layout(QueueKind::Quorum);
+    let mut config = config(&[rabbit.relay_url()]);
+    config.heartbeat = Duration::from_secs(1);
+    let mut relay = Relay::with(&config, &[]).await.expect("the sink starts");
+    relay.push((0..1000).map(|number| numbered("order", number, number % 100)));
+    relay.run_until("some", |relay| relay.acked > 100).await;
+    node.signal("STOP");
+    relay.run_until("it is told", |relay| relay.blocked(None).is_some()).await;
+    assert_eq!(relay.metrics.connected.get(), 0);
+    node.signal("CONT");
+    relay.run_to_end().await;
+    assert_eq!((relay.blocked(None), relay.metrics.connected.get()), (None, 1));
+    node.stop().await;
+    relay.push((1000..2000).map(|number| numbered("order", number, number % 100)));
+    relay.run_until("it is told", |relay| relay.blocked(None) == Some("connection")).await;
+    node.start_again().await;
+    relay.run_to_end().await;
+    assert_all_in_order(&rabbit, 2000, 100).await;
     relay.stop(GRACE).await;
 }
 

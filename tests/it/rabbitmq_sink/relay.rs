@@ -1,6 +1,6 @@
 //! The least relay that keeps the sink's contract: one event a key, again after a return.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub(crate) struct Relay {
     pub(crate) returned: Vec<Returned>,
     pub(crate) resets: usize,
     pub(crate) acked: usize,
+    /// Most events of one key that are out.
+    per_key: usize,
     /// Whether what comes back is sent again.
     pub(crate) tries_again: bool,
 }
@@ -92,6 +94,7 @@ impl Relay {
             returned: Vec::new(),
             resets: 0,
             acked: 0,
+            per_key: config.max_unsettled_per_key,
             tries_again: true,
         })
     }
@@ -228,13 +231,15 @@ impl Relay {
     }
 
     fn send(&mut self) {
-        let mut busy: HashSet<Lane> = HashSet::new();
+        let mut busy: HashMap<Lane, usize> = HashMap::new();
         let mut sent = false;
         for (id, (event, state)) in self.events.iter_mut().enumerate() {
             if matches!(state, State::Settled | State::Poison) {
                 continue;
             }
-            let is_free = busy.insert(self.sink.lane(event));
+            let before = busy.entry(self.sink.lane(event)).or_default();
+            *before += 1;
+            let is_free = *before <= self.per_key;
             if *state == State::Waiting && is_free {
                 if !self.sink.enqueue(DeliveryId(id as u64), event) {
                     break;
