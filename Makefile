@@ -27,7 +27,7 @@ check: build-tools ## format and lints, as the CI wants them
 bench: ## speed, latency and memory beside other readers of the same slot; lines to target/bench.jsonl
 	@dev/services install
 	cargo bench --locked --bench relay --no-run
-	dev/with-services bench postgres kafka -- cargo bench --locked --bench relay
+	dev/with-services bench postgres kafka rabbitmq -- cargo bench --locked --bench relay
 
 soak: ## the demo for an hour (SOAK_SECONDS=3600)
 	@$(MAKE) --no-print-directory demo DEMO_SECONDS=$(or $(SOAK_SECONDS),3600)

@@ -25,12 +25,14 @@
 // The servers and relays of the tests.
 #[path = "../tests/it/support"]
 mod support {
+    mod certificates;
     mod cluster;
     mod database;
     mod http;
     mod management;
     mod private_kafka;
     mod private_postgres;
+    mod private_rabbit;
     mod process;
     mod rabbit;
     mod rabbit_node;
@@ -40,10 +42,12 @@ mod support {
     mod topic;
     mod wait;
 
+    pub(crate) use certificates::Certificates;
     pub(crate) use cluster::{Cluster, Sql};
     pub(crate) use database::Database;
     pub(crate) use private_kafka::{KafkaOptions, PrivateKafka};
     pub(crate) use private_postgres::PrivatePostgres;
+    pub(crate) use private_rabbit::PrivateRabbit;
     pub(crate) use rabbit::{EXCHANGE, QueueKind, Rabbit};
     pub(crate) use relay::Relay;
     pub(crate) use services::{RabbitVersion, Server};
@@ -60,8 +64,12 @@ mod latency;
 mod load;
 #[path = "relay/memory.rs"]
 mod memory;
+#[path = "relay/rabbitmq.rs"]
+mod rabbitmq;
 #[path = "relay/report.rs"]
 mod report;
+#[path = "relay/run.rs"]
+mod run;
 #[path = "relay/usage.rs"]
 mod usage;
 
@@ -81,6 +89,7 @@ fn main() {
         drain::all(&bench, &mut report).await;
         latency::all(&bench, &mut report).await;
         memory::all(&bench, &mut report).await;
+        rabbitmq::all(&bench, &mut report).await;
         report.finish();
     });
 }

@@ -1,18 +1,15 @@
 //! How fast a slot's contents are drained.
 
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::json;
-use uuid::Uuid;
 
 use crate::load::{Bench, Workload};
 use crate::report::{Report, median};
-use crate::support::{Relay, Settings, Topics, wait_until};
+use crate::run::{LIMIT, copy_slot, drop_slot, reached};
+use crate::support::{Relay, Settings, Topics};
 use crate::usage::{self, Meter};
-
-/// No run takes this long.
-const LIMIT: Duration = Duration::from_secs(180);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Socket {
@@ -90,27 +87,8 @@ fn usage_of(bench: &Bench, report: &mut Report, name: &str, runs: &[Run], parts:
     }
 }
 
-/// A copy of the workload's slot, which stands at its first row.
-async fn copy_slot(bench: &Bench, workload: &Workload) -> String {
-    let name = format!("run_{}", &Uuid::new_v4().simple().to_string()[..8]);
-    let slot = &workload.slot;
-    let copy = format!("SELECT pg_copy_logical_replication_slot('{slot}', '{name}')");
-    bench.database.sql().run(&copy).await;
-    name
-}
-
-async fn drop_slot(bench: &Bench, slot: &str) {
-    let sql = bench.database.sql();
-    let held = format!("SELECT active FROM pg_replication_slots WHERE slot_name = '{slot}'");
-    wait_until("the slot is free", LIMIT, async || {
-        (sql.value(&held).await.as_deref() == Some("f")).then_some(())
-    })
-    .await;
-    sql.run(&format!("SELECT pg_drop_replication_slot('{slot}')")).await;
-}
-
 async fn receive(bench: &Bench, workload: &Workload, socket: Socket) -> Run {
-    let slot = copy_slot(bench, workload).await;
+    let slot = copy_slot(bench, &workload.slot).await;
     let walsender = Meter::start("walsender".to_owned());
     let begun = Instant::now();
     let mut child = Command::new(bench.server.programs().join("pg_recvlogical"))
@@ -131,7 +109,7 @@ async fn receive(bench: &Bench, workload: &Workload, socket: Socket) -> Run {
 }
 
 async fn relay(bench: &Bench, workload: &Workload, socket: Socket, target: Target) -> Run {
-    let slot = copy_slot(bench, workload).await;
+    let slot = copy_slot(bench, &workload.slot).await;
     let topics = Topics::new(&bench.kafka.brokers(), "bench");
     topics.create("bench", 6, 1, &[]).await;
     let settings = settings(bench, workload, &topics, &slot, socket, target);
@@ -151,19 +129,6 @@ async fn relay(bench: &Bench, workload: &Workload, socket: Socket, target: Targe
     drop_slot(bench, &slot).await;
     topics.delete("bench").await;
     Run { rows_a_second: rows / took.as_secs_f64(), cpu, peak_memory }
-}
-
-/// When the relay's metric has reached `value`.
-async fn reached(relay: &Relay, metric: &str, value: f64) -> Instant {
-    let limit = Instant::now() + LIMIT;
-    loop {
-        let now = Instant::now();
-        if relay.metric(metric, &[]).await.is_some_and(|seen| seen >= value) {
-            return now;
-        }
-        assert!(now < limit, "{metric} does not reach {value}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }
 
 fn settings(
