@@ -13,7 +13,6 @@ use tokio::time::{Instant, sleep, timeout};
 use super::connect::Link;
 use super::driver::{Driver, pause};
 use super::error::{self, Site};
-use super::exchanges::Way;
 use super::message::Address;
 use super::session::Session;
 use crate::failure::{Class, Failure};
@@ -27,12 +26,8 @@ const LOOKS: Duration = Duration::from_secs(10);
 pub(super) struct Suspects(HashSet<DeliveryId, foldhash::fast::RandomState>);
 
 impl Suspects {
-    /// What to do with a delivery; `None` where it is not suspected.
-    pub(super) fn way(&self, id: DeliveryId, may_try: bool) -> Option<Way> {
-        if self.0.is_empty() || !self.0.contains(&id) {
-            return None;
-        }
-        Some(if may_try { Way::Try { publishes: true } } else { Way::Wait })
+    pub(super) fn has(&self, id: DeliveryId) -> bool {
+        !self.0.is_empty() && self.0.contains(&id)
     }
 
     /// The delivery ended.
