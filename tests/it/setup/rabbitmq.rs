@@ -88,14 +88,14 @@ impl Scene {
         let api = json!({
             "url": rabbit.node().management.url(), "username": "guest", "password": "guest",
         });
-        let settings =
-            Settings::rabbit(&database, &rabbit).with("sinks.tasks.rabbitmq.management", api).with(
-                "routes",
-                json!([
-                    {"match": {"aggregate_type": "task"}, "exchange": "", "routing_key": "work"},
-                    {"exchange": EXCHANGE, "routing_key": "${aggregate_type}.${event_type}"},
-                ]),
-            );
+        let without_management = Settings::rabbit(&database, &rabbit).with(
+            "routes",
+            json!([
+                {"match": {"aggregate_type": "task"}, "exchange": "", "routing_key": "work"},
+                {"exchange": EXCHANGE, "routing_key": "${aggregate_type}.${event_type}"},
+            ]),
+        );
+        let settings = without_management.clone().with("sinks.tasks.rabbitmq.management", api);
         init(&database, &settings, &[]).await;
         database.sql().run("GRANT SELECT ON outbox TO PUBLIC").await;
         Self { settings, without_management, database, rabbit }
