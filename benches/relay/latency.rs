@@ -7,15 +7,19 @@ use crate::report::Report;
 use crate::support::{Relay, SHORT, Settings, Topics, wait_until};
 use crate::usage;
 
+/// Events a second.
+pub(crate) const RATES: [u64; 2] = [1000, 10_000];
 const SECONDS: u64 = 15;
 const WARM_UP: u64 = 10;
 const IDLE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn all(bench: &Bench, report: &mut Report) {
-    for rate in [1000, 10_000] {
+    for rate in RATES {
         let name = format!("latency/{rate}");
         if report.wants(&name) {
-            at_rate(bench, report, &name, rate).await;
+            let table = format!("latency_{rate}");
+            let (_topics, settings) = scene(bench, &table).await;
+            at_rate(bench, report, &name, rate, &table, &settings).await;
         }
     }
     if report.wants("start") || report.wants("idle") {
@@ -40,15 +44,20 @@ async fn scene(bench: &Bench, name: &str) -> (Topics, Settings) {
 }
 
 /// One-row transactions, `rate` of them a second, from five connections in bursts of a hundredth.
-async fn at_rate(bench: &Bench, report: &mut Report, name: &str, rate: u64) {
-    let table = format!("latency_{rate}");
-    let (_topics, settings) = scene(bench, &table).await;
-    let mut relay = Relay::streaming(&settings).await;
+pub(crate) async fn at_rate(
+    bench: &Bench,
+    report: &mut Report,
+    name: &str,
+    rate: u64,
+    table: &str,
+    settings: &Settings,
+) {
+    let mut relay = Relay::streaming(settings).await;
     // What a fresh producer, and a broker whose code is not compiled yet, cost first is the start's.
-    write(bench, &table, rate, WARM_UP).await;
-    let warm = all_delivered(bench, &mut relay, &table).await;
-    write(bench, &table, rate, SECONDS).await;
-    let whole = all_delivered(bench, &mut relay, &table).await;
+    write(bench, table, rate, WARM_UP).await;
+    let warm = all_delivered(bench, &mut relay, table).await;
+    write(bench, table, rate, SECONDS).await;
+    let whole = all_delivered(bench, &mut relay, table).await;
     let measured = whole.since(&warm);
     report.figure(&format!("{name}/rate"), measured.count() / SECONDS as f64, "rows/s", None);
     for (label, share) in [("p50", 0.5), ("p99", 0.99)] {

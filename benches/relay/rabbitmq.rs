@@ -15,6 +15,7 @@ use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::latency;
 use crate::load::{Bench, PAYLOAD, create_slot, create_table};
 use crate::report::{Report, median};
 use crate::run::{LIMIT, copy_slot, drop_slot, reached};
@@ -72,6 +73,15 @@ pub(crate) async fn all(bench: &Bench, report: &mut Report) {
             }
         }
     }
+    for rate in latency::RATES {
+        let name = format!("rabbitmq/latency/{rate}");
+        if report.wants(&name) {
+            fresh_queue(&rabbit, QueueKind::Quorum);
+            let table = format!("rabbit_latency_{rate}");
+            let settings = scene(bench, &rabbit, &table).await;
+            latency::at_rate(bench, report, &name, rate, &table, &settings).await;
+        }
+    }
     if report.wants("rabbitmq/memory") {
         blocked(bench, report, &node, &rabbit).await;
     }
@@ -127,7 +137,7 @@ async fn compare(
 }
 
 fn fresh_queue(rabbit: &Rabbit, kind: QueueKind) {
-    rabbit.delete_queue(QUEUE);
+    rabbit.node().management.delete(&["queues", rabbit.name(), QUEUE]);
     rabbit.create_queue(QUEUE, kind, json!({}));
     rabbit.bind(EXCHANGE, QUEUE, KEY);
 }
@@ -254,20 +264,26 @@ async fn relay(bench: &Bench, rabbit: &Rabbit, rows: &Rows, limit: usize) -> Run
     Run { rows_a_second: count / took, cpu: used * 1e6 / count, peak_memory }
 }
 
-/// Most memory while the broker blocks its publishers for a minute under load.
-async fn blocked(bench: &Bench, report: &mut Report, node: &PrivateRabbit, rabbit: &Rabbit) {
-    fresh_queue(rabbit, QueueKind::Classic);
+/// An empty table with a publication, a slot and a relay's settings.
+async fn scene(bench: &Bench, rabbit: &Rabbit, table: &str) -> Settings {
     let sql = bench.database.sql();
-    let table = "rabbit_blocked";
     sql.run(&create_table(table)).await;
     create_slot(sql, table, table).await;
     let settings = settings(bench, rabbit, table, table, 1);
     Relay::init(&settings, &bench.database.admin_url());
+    settings
+}
+
+/// Most memory while the broker blocks its publishers for a minute under load.
+async fn blocked(bench: &Bench, report: &mut Report, node: &PrivateRabbit, rabbit: &Rabbit) {
+    fresh_queue(rabbit, QueueKind::Classic);
+    let table = "rabbit_blocked";
+    let settings = scene(bench, rabbit, table).await;
     let mut relay = Relay::streaming(&settings).await;
     node.node().set_memory_alarm(true);
     let count = (bench.rows as f64 * 0.3) as u64;
     let begun = Instant::now();
-    sql.run(&insert(table, 10_000, count)).await;
+    bench.database.sql().run(&insert(table, 10_000, count)).await;
     tokio::time::sleep(Duration::from_secs(60).saturating_sub(begun.elapsed())).await;
     node.node().set_memory_alarm(false);
     reached(&relay, "pgoutbox_events_delivered_total", count as f64).await;

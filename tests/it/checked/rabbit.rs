@@ -21,6 +21,7 @@ on_both_rabbits!(
     a_good_relay_passes_under_load,
     twenty_kills_of_the_relay_lose_and_reorder_nothing,
     five_kills_of_the_broker_lose_and_reorder_nothing,
+    a_broker_that_hangs_and_restarts_loses_and_reorders_nothing,
     twenty_closed_connections_lose_and_reorder_nothing,
     queues_that_refuse_at_random_lose_and_reorder_nothing,
     every_queue_behind_an_exchange_gets_everything,
@@ -71,6 +72,30 @@ async fn five_kills_of_the_broker_lose_and_reorder_nothing(version: RabbitVersio
         .judge_through(5, async |_, reader| {
             more_messages(reader, 1..300).await;
             broker.kill();
+            broker.start_again().await;
+        })
+        .await;
+    report.assert_clean();
+    assert_eq!(source_reconnects(&relay).await, 0.0);
+}
+
+/// A connection that is open and leads to nobody is given up by its heartbeats; an orderly restart
+/// closes it in so many words.
+async fn a_broker_that_hangs_and_restarts_loses_and_reorders_nothing(version: RabbitVersion) {
+    let mut broker = PrivateRabbit::start(version, &[]).await;
+    let scene = Scene::on(version.postgres(), Rabbit::create_on(broker.node(), "hung")).await;
+    let settings = scene.settings.clone().with("sinks.tasks.rabbitmq.heartbeat", "1s");
+    let mut relay = Relay::streaming(&settings).await;
+    let report = scene
+        .judge_through(1, async |_, reader| {
+            more_messages(reader, 1..300).await;
+            broker.signal("STOP");
+            relay.wait_state("blocked", SHORT).await;
+            broker.signal("CONT");
+            relay.wait_state("streaming", SHORT).await;
+            more_messages(reader, 1..300).await;
+            broker.stop().await;
+            relay.wait_state("blocked", SHORT).await;
             broker.start_again().await;
         })
         .await;

@@ -172,10 +172,6 @@ impl Rabbit {
     pub(crate) fn delete_exchange(&self, name: &str) {
         self.node.management.delete(&["exchanges", &self.name, name]);
     }
-
-    pub(crate) fn delete_queue(&self, name: &str) {
-        self.node.management.delete(&["queues", &self.name, name]);
-    }
 }
 
 impl Drop for Rabbit {

@@ -213,11 +213,6 @@ impl RabbitReader {
         &self.messages
     }
 
-    /// What has been read so far, which is forgotten here: for what is too much to be kept.
-    pub(crate) fn take(&mut self) -> Vec<Message> {
-        std::mem::take(&mut self.messages)
-    }
-
     /// What has been read so far.
     pub(crate) fn messages(&self) -> &[Message] {
         &self.messages
