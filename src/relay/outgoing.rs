@@ -218,8 +218,9 @@ impl Outgoing {
         let event = held.get(id).and_then(HeldEvent::routed);
         if let Some(event) = event.filter(|_| stuck::is_stuck(&failure, self.order.returns(id))) {
             let destination = event.destination.name();
-            self.stuck.add(id, &destination);
-            self.block(Some(destination.into_owned()), failure);
+            if self.stuck.add(id, &destination, failure.peer_code().unwrap_or("")) {
+                self.block(Some(destination.into_owned()), failure);
+            }
         }
     }
 

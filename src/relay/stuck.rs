@@ -25,22 +25,35 @@ pub(super) fn is_stuck(failure: &Failure, returns: u16) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Stuck {
     destinations: HashMap<DeliveryId, Arc<str>, FixedState>,
-    /// Deliveries by destination; never zero.
-    counts: HashMap<Arc<str>, usize, FixedState>,
+    standing: HashMap<Arc<str>, Standing, FixedState>,
+}
+
+/// One destination.
+#[derive(Debug, Default)]
+struct Standing {
+    /// Deliveries that it stands still for; never zero.
+    deliveries: usize,
+    /// The broker's word for why, as last told.
+    code: String,
 }
 
 impl Stuck {
-    /// `destination` stands still for this delivery.
-    pub(super) fn add(&mut self, id: DeliveryId, destination: &str) {
-        if self.destinations.contains_key(&id) {
-            return;
-        }
-        let name = match self.counts.get_key_value(destination) {
+    /// `destination` stands still for this delivery, for a reason that the broker calls `code`. Whether
+    /// that is news: one delivery speaks for all others of its destination.
+    pub(super) fn add(&mut self, id: DeliveryId, destination: &str, code: &str) -> bool {
+        let name = match self.standing.get_key_value(destination) {
             Some((name, _)) => Arc::clone(name),
             None => destination.into(),
         };
-        *self.counts.entry(Arc::clone(&name)).or_default() += 1;
-        self.destinations.insert(id, name);
+        let standing = self.standing.entry(Arc::clone(&name)).or_default();
+        let is_news = standing.deliveries == 0 || standing.code != code;
+        if is_news {
+            code.clone_into(&mut standing.code);
+        }
+        if self.destinations.insert(id, name).is_none() {
+            standing.deliveries += 1;
+        }
+        is_news
     }
 
     /// The delivery is settled, or will never be. Gives the destination that moves again.
@@ -50,19 +63,19 @@ impl Stuck {
             return None;
         }
         let name = self.destinations.remove(&id)?;
-        let count = self.counts.get_mut(&name)?;
-        *count -= 1;
-        if *count > 0 {
+        let standing = self.standing.get_mut(&name)?;
+        standing.deliveries -= 1;
+        if standing.deliveries > 0 {
             return None;
         }
-        self.counts.remove(&name);
+        self.standing.remove(&name);
         Some(name)
     }
 
     /// Forgets all. Gives the destinations.
     pub(super) fn clear(&mut self) -> Vec<Arc<str>> {
         self.destinations.clear();
-        self.counts.drain().map(|(name, _)| name).collect()
+        self.standing.drain().map(|(name, _)| name).collect()
     }
 }
 
@@ -74,7 +87,7 @@ mod tests {
     fn a_destination_moves_again_with_the_last_delivery_that_it_stood_still_for() {
         let mut stuck = Stuck::default();
         for id in [1, 2, 2, 3] {
-            stuck.add(DeliveryId(id), if id == 3 { "b" } else { "a" });
+            stuck.add(DeliveryId(id), if id == 3 { "b" } else { "a" }, "312");
         }
         assert_eq!(stuck.remove(DeliveryId(7)), None);
         assert_eq!(stuck.remove(DeliveryId(1)), None);
@@ -82,6 +95,16 @@ mod tests {
         assert_eq!(stuck.remove(DeliveryId(2)), None);
         assert_eq!(stuck.clear(), ["b".into()]);
         assert_eq!(stuck.remove(DeliveryId(3)), None);
+    }
+
+    #[test]
+    fn one_delivery_speaks_for_its_destination_until_the_reason_changes() {
+        let mut stuck = Stuck::default();
+        assert!(stuck.add(DeliveryId(1), "a", "404"));
+        assert!(!stuck.add(DeliveryId(2), "a", "404"));
+        assert!(!stuck.add(DeliveryId(1), "a", "404"));
+        assert!(stuck.add(DeliveryId(2), "a", "312"));
+        assert!(!stuck.add(DeliveryId(1), "a", "312"));
     }
 
     #[test]

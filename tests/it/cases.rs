@@ -19,3 +19,4 @@ mod a20;
 mod a23;
 mod a29;
 mod a34;
+mod rabbitmq;

@@ -1,4 +1,5 @@
-//! One relay, two brokers: orders to Kafka, payments to RabbitMQ.
+//! One relay, two brokers: orders to Kafka, payments to RabbitMQ. A15 and A31 stand here, since what
+//! one broker gives back must not hold up the other.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use crate::support::{
 
 on_both_rabbits!(
     each_event_goes_to_its_broker_and_the_position_waits_for_both,
-    what_rabbitmq_cannot_route_halts_its_key_and_nothing_else,
-    a_full_queue_blocks_by_name_and_flows_again,
+    a15_what_rabbitmq_cannot_route_halts_its_key_and_nothing_else,
+    a31_a_full_queue_blocks_by_name_and_flows_again,
 );
 
 async fn each_event_goes_to_its_broker_and_the_position_waits_for_both(version: RabbitVersion) {
@@ -41,7 +42,7 @@ async fn each_event_goes_to_its_broker_and_the_position_waits_for_both(version: 
 }
 
 /// Nothing is bound for one routing key.
-async fn what_rabbitmq_cannot_route_halts_its_key_and_nothing_else(version: RabbitVersion) {
+async fn a15_what_rabbitmq_cannot_route_halts_its_key_and_nothing_else(version: RabbitVersion) {
     let scene = Scene::new(version, "no_route").await;
     scene.rabbit.bind(EXCHANGE, "payments", "made");
     let mut relay = Relay::streaming(&scene.settings).await;
@@ -59,10 +60,15 @@ async fn what_rabbitmq_cannot_route_halts_its_key_and_nothing_else(version: Rabb
     let reason = status["reason"].as_str().unwrap();
     let destination = format!("exchange {EXCHANGE}, routing key lost");
     assert!(reason.contains(&destination), "{reason}");
+    let lost = "SELECT id FROM outbox WHERE type = 'lost'";
+    let lost = scene.database.sql().value(lost).await.unwrap();
+    assert!(reason.contains(&format!("event `{lost}`")), "{reason}");
     assert!(status["hint"].is_string(), "{status}");
     assert_eq!(status["sinks"][1]["blocked"][0]["destination"], json!(destination));
     assert_eq!(relay.get("/readyz").await.unwrap().0, 503);
     assert_eq!(texts(reader.messages()), [r#"{"n": 2}"#]);
+    let end = scene.database.commit_ends().await[0];
+    assert!(scene.database.confirmed().await < Some(end), "confirmed what was returned");
 
     scene.rabbit.bind(EXCHANGE, "payments", "lost");
     relay.wait_state("streaming", 2 * SHORT).await;
@@ -75,7 +81,7 @@ async fn what_rabbitmq_cannot_route_halts_its_key_and_nothing_else(version: Rabb
 
 /// A queue that refuses what it has no room for looks like any refusal, and after ten of them the
 /// relay says where.
-async fn a_full_queue_blocks_by_name_and_flows_again(version: RabbitVersion) {
+async fn a31_a_full_queue_blocks_by_name_and_flows_again(version: RabbitVersion) {
     let scene = Scene::new(version, "full").await;
     let limits = json!({"x-max-length": 1, "x-overflow": "reject-publish"});
     scene.rabbit.create_queue("small", QueueKind::Classic, limits);
@@ -94,6 +100,9 @@ async fn a_full_queue_blocks_by_name_and_flows_again(version: RabbitVersion) {
     let mut reader = RabbitReader::new(&scene.rabbit, &["payments"]).await;
     reader.read_until("the other key", SHORT, |read| !read.is_empty()).await;
     assert_eq!(relay.state().await.as_deref(), Some("blocked"));
+    // The first has room in the queue, the second has not.
+    let end = scene.database.commit_ends().await[1];
+    assert!(scene.database.confirmed().await < Some(end), "confirmed what was refused");
 
     let mut small = RabbitReader::new(&scene.rabbit, &["small"]).await;
     let end = scene.database.wal_end().await;
@@ -143,6 +152,7 @@ impl Scene {
             .with("sinks.tasks", json!({"rabbitmq": {"url": rabbit.relay_url()}}))
             .with("routes", Value::from(vec![payments, orders]));
         Relay::init(&settings, &database.admin_url());
+        database.create_witness().await;
         Self { settings, database, topics, rabbit }
     }
 

@@ -160,32 +160,36 @@ impl Site {
 }
 
 /// A message that no queue took.
-pub(super) fn returned(exchange: &str, routing_key: &str, code: u16) -> Failure {
-    let to = place(exchange, routing_key);
+pub(super) fn returned(address: &Address, code: u16) -> Failure {
+    let Address { exchange, routing_key, .. } = address;
+    let (event, to) = (address.event(), place(address));
     if code != 312 {
-        return Failure::transient(format!("RabbitMQ returned a message to {to}: {}", name(code)))
-            .code(code.to_string());
+        let message = format!("RabbitMQ returned event `{event}` to {to}: {}", name(code));
+        return Failure::transient(message).code(code.to_string());
     }
-    let hint = match exchange {
+    let hint = match &**exchange {
         "" => format!("declare the queue `{routing_key}`"),
         _ => format!(
             "declare the queue and bind it: rabbitmqadmin declare binding source={exchange} \
              destination=QUEUE routing_key='{routing_key}'"
         ),
     };
-    Failure::fixable(format!("no queue is bound for {to}: NO_ROUTE")).code("312").hint(hint)
+    Failure::fixable(format!("no queue is bound for {to}, where event `{event}` goes: NO_ROUTE"))
+        .code("312")
+        .hint(hint)
 }
 
 /// A message that a queue refused.
-pub(super) fn nacked(exchange: &str, routing_key: &str) -> Failure {
-    let to = place(exchange, routing_key);
-    Failure::transient(format!("RabbitMQ did not take a message to {to}")).code("nack").hint(
+pub(super) fn nacked(address: &Address) -> Failure {
+    let (event, to) = (address.event(), place(address));
+    Failure::transient(format!("RabbitMQ did not take event `{event}` to {to}")).code("nack").hint(
         "a queue that it is bound to is full (`x-max-length` with `reject-publish`) or broken",
     )
 }
 
-fn place(exchange: &str, routing_key: &str) -> String {
-    match exchange {
+fn place(address: &Address) -> String {
+    let Address { exchange, routing_key, .. } = address;
+    match &**exchange {
         "" => format!("queue `{routing_key}`"),
         _ => format!("exchange `{exchange}` with routing key `{routing_key}`"),
     }

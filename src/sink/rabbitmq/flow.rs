@@ -107,11 +107,10 @@ pub(super) async fn publish(channel: Arc<Channel>, message: Message) -> Confirme
 
 /// How a delivery ended that the broker's word is known of.
 pub(super) fn outcome(address: &Address, verdict: &Verdict) -> Outcome {
-    let Address { exchange, routing_key, .. } = address;
     match verdict {
         Verdict::Acknowledged => Outcome::Acknowledged,
-        Verdict::Nacked => Outcome::Returned(error::nacked(exchange, routing_key)),
-        Verdict::Returned(code) => Outcome::Returned(error::returned(exchange, routing_key, *code)),
+        Verdict::Nacked => Outcome::Returned(error::nacked(address)),
+        Verdict::Returned(code) => Outcome::Returned(error::returned(address, *code)),
     }
 }
 

@@ -7,6 +7,7 @@
 //!
 //! Everything comes from the row or its commit: a message that is sent again is the same.
 
+use std::borrow::Cow;
 use std::str;
 use std::sync::Arc;
 
@@ -43,6 +44,13 @@ pub(super) struct Address {
     pub(super) routing_key: Arc<str>,
     /// The event's id, in UTF-8.
     pub(super) message_id: Bytes,
+}
+
+impl Address {
+    /// The event's id, for messages.
+    pub(super) fn event(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.message_id)
+    }
 }
 
 /// Why an event can never be a message.

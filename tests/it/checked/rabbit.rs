@@ -19,8 +19,8 @@ use crate::support::{
 
 on_both_rabbits!(
     a_good_relay_passes_under_load,
-    twenty_kills_of_the_relay_lose_and_reorder_nothing,
-    five_kills_of_the_broker_lose_and_reorder_nothing,
+    a03_twenty_kills_of_the_relay_lose_and_reorder_nothing,
+    a04_five_kills_of_the_broker_lose_and_reorder_nothing,
     a_broker_that_hangs_and_restarts_loses_and_reorders_nothing,
     twenty_closed_connections_lose_and_reorder_nothing,
     queues_that_refuse_at_random_lose_and_reorder_nothing,
@@ -50,7 +50,7 @@ async fn a_good_relay_passes_under_load(version: RabbitVersion) {
     assert!(relay.terminate(SHORT).await.success());
 }
 
-async fn twenty_kills_of_the_relay_lose_and_reorder_nothing(version: RabbitVersion) {
+async fn a03_twenty_kills_of_the_relay_lose_and_reorder_nothing(version: RabbitVersion) {
     let scene = Scene::new(version, "kills").await;
     let mut relay = Relay::start(&scene.settings);
     let report = scene
@@ -64,7 +64,7 @@ async fn twenty_kills_of_the_relay_lose_and_reorder_nothing(version: RabbitVersi
     report.assert_clean();
 }
 
-async fn five_kills_of_the_broker_lose_and_reorder_nothing(version: RabbitVersion) {
+async fn a04_five_kills_of_the_broker_lose_and_reorder_nothing(version: RabbitVersion) {
     let mut broker = PrivateRabbit::start(version, &[]).await;
     let scene = Scene::on(version.postgres(), Rabbit::create_on(broker.node(), "killed")).await;
     let relay = Relay::streaming(&scene.settings).await;

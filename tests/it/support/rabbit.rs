@@ -146,6 +146,7 @@ impl Rabbit {
     }
 
     /// Takes back what [`Rabbit::bind`] did.
+    #[cfg(feature = "sabotage")]
     pub(crate) fn unbind(&self, exchange: &str, queue: &str, routing_key: &str) {
         // The API names a binding without arguments by its routing key.
         let path = ["bindings", &self.name, "e", exchange, "q", queue, routing_key];
