@@ -22,6 +22,9 @@ use super::{Rabbit, SHORT, wait_until};
 /// Messages that may be under way to a reader.
 const PREFETCH: u16 = 1000;
 
+/// A broker that does not answer within this time is asked again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// What brokers add to a message: how often it was delivered, and where it is in a stream.
 const BROKERS_HEADERS: [&str; 3] = ["x-delivery-count", "x-acquired-count", "x-stream-offset"];
 
@@ -228,16 +231,18 @@ impl RabbitReader {
         if let Some(open) = self.open.take() {
             // A broker that is away does not answer, and has lost us anyway.
             let close = open.connection.close(200, "the test is over".into());
-            let _closed = timeout(Duration::from_secs(2), close).await;
+            let _closed = timeout(PATIENCE / 5, close).await;
         }
     }
 
     /// Fetches what has come, and connects again where that is needed and possible.
     async fn poll(&mut self) {
         self.fetch();
-        if self.inbox.is_over.load(Ordering::SeqCst)
-            && let Err(error) = self.connect().await
-        {
+        // The consumers are not told of every end of a connection.
+        let is_connected =
+            self.open.as_ref().is_some_and(|open| open.connection.status().connected());
+        let is_over = self.inbox.is_over.load(Ordering::SeqCst) || !is_connected;
+        if is_over && let Err(error) = self.connect().await {
             // The deadline tells if the broker does not come back.
             eprintln!("reader: {error}");
         }
@@ -257,14 +262,13 @@ impl RabbitReader {
         }
     }
 
-    async fn connect(&mut self) -> lapin::Result<()> {
+    /// What comes before it fails is kept: it is acknowledged.
+    async fn connect(&mut self) -> Result<(), String> {
         self.disconnect().await;
         self.fetch();
         self.inbox.is_over.store(false, Ordering::SeqCst);
-        let result = self.consume().await;
-        // What had come before it failed is kept: it was acknowledged.
-        self.inbox.is_over.fetch_or(result.is_err(), Ordering::SeqCst);
-        self.open = Some(result?);
+        let open = timeout(PATIENCE, self.consume()).await.map_err(|_| "no answer".to_owned())?;
+        self.open = Some(open.map_err(|error| error.to_string())?);
         Ok(())
     }
 
