@@ -24,6 +24,7 @@ mod limits;
 pub mod management;
 mod mend;
 mod message;
+mod outgoing;
 mod patience;
 mod serve;
 mod session;

@@ -4,13 +4,14 @@
 //! nothing during the login, neither `close` nor a drop ends it. A cut does, at once.
 //!
 //! What the server says first (`connection.start`) is read on its way through, since lapin keeps its
-//! version and mechanisms to itself.
+//! version and mechanisms to itself. What lapin sends on a channel after its end is
+//! [left out](Outgoing).
 
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use futures_io::{AsyncRead, AsyncWrite};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
@@ -18,6 +19,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use super::greeting::{Greeting, Peek};
+use super::outgoing::{Outgoing, Step};
 
 /// A socket to a broker.
 #[derive(Debug)]
@@ -32,6 +34,7 @@ pub(super) struct Transport {
     socket: Socket,
     cut: Cut,
     peek: Peek,
+    outgoing: Outgoing,
 }
 
 impl Transport {
@@ -39,7 +42,8 @@ impl Transport {
     pub(super) fn new(socket: Socket) -> (Self, Cut, Arc<OnceLock<Greeting>>) {
         let (cut, peek) = (Cut::default(), Peek::default());
         let greeting = peek.greeting();
-        (Self { socket, cut: cut.clone(), peek }, cut, greeting)
+        let outgoing = Outgoing::default();
+        (Self { socket, cut: cut.clone(), peek, outgoing }, cut, greeting)
     }
 }
 
@@ -104,15 +108,11 @@ impl AsyncRead for Transport {
 
 impl AsyncWrite for Transport {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.cut.check()?;
-        match &mut self.socket {
-            Socket::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
-            Socket::Tls(socket) => Pin::new(socket).poll_write(context, bytes),
-        }
+        self.poll_write_vectored(context, &[io::IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -121,10 +121,20 @@ impl AsyncWrite for Transport {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.cut.check()?;
-        match &mut self.socket {
-            Socket::Plain(socket) => Pin::new(socket).poll_write_vectored(context, bytes),
-            Socket::Tls(socket) => Pin::new(socket).poll_write_vectored(context, bytes),
-        }
+        let step = self.outgoing.step(bytes);
+        let count = match step {
+            Step::Drop(count) => count,
+            Step::Send(count) => {
+                let bytes = first(bytes, count);
+                let sent = match &mut self.socket {
+                    Socket::Plain(socket) => Pin::new(socket).poll_write_vectored(context, &bytes),
+                    Socket::Tls(socket) => Pin::new(socket).poll_write_vectored(context, &bytes),
+                };
+                ready!(sent)?
+            }
+        };
+        self.outgoing.done(step, count);
+        Poll::Ready(Ok(count))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -147,11 +157,21 @@ impl AsyncWrite for Transport {
     }
 }
 
+/// The first so many of these bytes; lapin has them in two pieces at most.
+fn first<'a>(bytes: &'a [io::IoSlice<'_>], mut count: usize) -> [io::IoSlice<'a>; 2] {
+    let mut pieces = bytes.iter().map(|piece| {
+        let piece = &piece[..piece.len().min(count)];
+        count -= piece.len();
+        io::IoSlice::new(piece)
+    });
+    std::array::from_fn(|_| pieces.next().unwrap_or(io::IoSlice::new(&[])))
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
 
-    use tokio::io::AsyncWriteExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
     use super::*;
@@ -181,11 +201,30 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
     }
 
+    async fn write(transport: &mut Transport, pieces: [&[u8]; 2]) -> io::Result<usize> {
+        let pieces = pieces.map(io::IoSlice::new);
+        poll_fn(|context| Pin::new(&mut *transport).poll_write_vectored(context, &pieces)).await
+    }
+
     #[tokio::test]
     async fn nothing_is_written_after_a_cut() {
         let (mut transport, cut, _server) = pair().await;
         cut.cut();
-        let write = poll_fn(|context| Pin::new(&mut transport).poll_write(context, b"x")).await;
-        assert!(write.is_err());
+        assert!(write(&mut transport, [b"x", b""]).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn what_follows_the_end_of_a_channel_is_written_nowhere() {
+        let (mut transport, _cut, mut server) = pair().await;
+        let close_ok = b"\x01\x00\x01\x00\x00\x00\x04\x00\x14\x00\x29\xCE";
+        let (late, other) =
+            (b"\x03\x00\x01\x00\x00\x00\x01x\xCE", b"\x03\x00\x02\x00\x00\x00\x01x\xCE");
+        assert_eq!(write(&mut transport, [close_ok, late]).await.unwrap(), close_ok.len());
+        assert_eq!(write(&mut transport, [late, other]).await.unwrap(), late.len());
+        assert_eq!(write(&mut transport, [other, b""]).await.unwrap(), other.len());
+        let mut read = [0; 21];
+        server.read_exact(&mut read).await.unwrap();
+        assert_eq!(read[..12], close_ok[..]);
+        assert_eq!(read[12..], other[..]);
     }
 }

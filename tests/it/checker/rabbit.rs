@@ -1,6 +1,6 @@
 //! From messages of RabbitMQ to what the judge judges.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -23,25 +23,44 @@ pub(crate) async fn read_queues_of<'a>(
     deadline: Duration,
     queues: impl Fn(&Event) -> Vec<Expected>,
 ) -> &'a [Message] {
-    let mut missing: HashSet<(String, Uuid)> = HashSet::new();
+    let mut missing = Missing::default();
     for event in history.committed() {
         let own = queues(event).into_iter().filter(|expected| reader.reads(&expected.destination));
-        missing.extend(own.map(|expected| (expected.destination, event.id)));
+        missing.0.extend(own.map(|expected| (expected.destination, event.id)));
     }
     let mut seen = 0;
-    let what = format!("all of {} messages", missing.len());
+    let what = format!("all of {} messages", missing.0.len());
     reader
         .read_until(&what, deadline, |messages| {
             for message in &messages[seen..] {
                 if let Some(id) = id(message) {
-                    missing.remove(&(message.queue.clone(), id));
+                    missing.0.remove(&(message.queue.clone(), id));
                 }
             }
             seen = messages.len();
-            missing.is_empty()
+            missing.0.is_empty()
         })
         .await;
     reader.read_to_end().await
+}
+
+/// What has not come yet, by queue. A test that waited in vain tells it.
+#[derive(Default)]
+struct Missing(HashSet<(String, Uuid)>);
+
+impl Drop for Missing {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let mut queues: BTreeMap<&str, Vec<Uuid>> = BTreeMap::new();
+        for (queue, id) in &self.0 {
+            queues.entry(queue).or_default().push(*id);
+        }
+        for (queue, ids) in queues {
+            eprintln!("missing in {queue}: {}, such as {:?}", ids.len(), &ids[..ids.len().min(5)]);
+        }
+    }
 }
 
 /// The same for the cases' layout.

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
+use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -22,7 +24,15 @@ impl Process {
     pub(crate) fn start(command: &mut Command, log: &Path) -> Self {
         let log = File::create(log).unwrap();
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
-        Self::new(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
+        loop {
+            match command.spawn() {
+                Ok(child) => return Self::new(child),
+                // A script that was just written, and that a child which another test starts at this
+                // moment still has open.
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => thread::yield_now(),
+                Err(error) => panic!("{command:?}: {error}"),
+            }
+        }
     }
 
     /// Takes over a child that was started elsewhere.

@@ -170,6 +170,16 @@ impl Rabbit {
         queue["type"] == QueueKind::Stream.name()
     }
 
+    /// What is in the queues, for whoever reads why a test failed.
+    fn show_queues(&self) {
+        let Some(queues) = self.node.management.get(&["queues", &self.name]) else { return };
+        for queue in queues.as_array().into_iter().flatten() {
+            let shown = ["name", "type", "state", "messages_ready", "messages_unacknowledged"]
+                .map(|field| format!("{field}={}", queue[field]));
+            eprintln!("queue: {}", shown.join(" "));
+        }
+    }
+
     pub(crate) fn delete_exchange(&self, name: &str) {
         self.node.management.delete(&["exchanges", &self.name, name]);
     }
@@ -177,6 +187,9 @@ impl Rabbit {
 
 impl Drop for Rabbit {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.show_queues();
+        }
         if !self.node.is_private {
             self.node.management.delete(&["vhosts", &self.name]);
             self.node.management.delete(&["users", &self.name]);
