@@ -84,10 +84,11 @@ impl Outgoing {
         if head.starts_with(PROTOCOL) {
             return Some((PROTOCOL_HEADER, true));
         }
-        let channel = u16::from_be_bytes([head[1], head[2]]);
-        let size = u32::from_be_bytes([head[3], head[4], head[5], head[6]]);
+        let [kind, c0, c1, s0, s1, s2, s3, method @ ..] = head;
+        let channel = u16::from_be_bytes([c0, c1]);
+        let size = u32::from_be_bytes([s0, s1, s2, s3]);
         let passes = self.ended.is_empty() || !self.ended.contains(&channel);
-        if head[0] == METHOD && head[7..] == CLOSE_OK {
+        if kind == METHOD && method == CLOSE_OK {
             self.ended.insert(channel);
         }
         Some((FRAME + usize::try_from(size).ok()?, passes))
@@ -100,9 +101,10 @@ fn head(bytes: &[IoSlice<'_>], mut at: usize) -> Option<[u8; HEAD]> {
     for piece in bytes {
         let (skipped, piece) = piece.split_at(at.min(piece.len()));
         at -= skipped.len();
-        let more = piece.len().min(HEAD - filled);
-        head[filled..filled + more].copy_from_slice(&piece[..more]);
-        filled += more;
+        for (place, byte) in head.iter_mut().skip(filled).zip(piece) {
+            *place = *byte;
+            filled += 1;
+        }
     }
     (filled >= FRAME).then_some(head)
 }

@@ -160,7 +160,7 @@ impl AsyncWrite for Transport {
 /// The first so many of these bytes; lapin has them in two pieces at most.
 fn first<'a>(bytes: &'a [io::IoSlice<'_>], mut count: usize) -> [io::IoSlice<'a>; 2] {
     let mut pieces = bytes.iter().map(|piece| {
-        let piece = &piece[..piece.len().min(count)];
+        let (piece, _rest) = piece.split_at(piece.len().min(count));
         count -= piece.len();
         io::IoSlice::new(piece)
     });
