@@ -20,6 +20,7 @@ mod held;
 mod outgoing;
 mod poison;
 mod publisher;
+mod refusals;
 mod saboteur;
 mod session;
 mod sessions;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rand::Rng as _;
 
 use super::stop::Stop;
+use super::stuck::PATIENCE;
 
 /// Pauses where the fault goes away by itself.
 pub(super) const RETRY: Pauses =
@@ -16,9 +17,12 @@ pub(super) const HALTED: Pauses =
 pub(super) const STANDBY: Pauses =
     Pauses { first: Duration::from_millis(250), longest: Duration::from_secs(2) };
 
-/// Pauses before a delivery that came back alone is made again.
-pub(super) const RETURNED: Pauses =
-    Pauses { first: Duration::from_millis(100), longest: Duration::from_secs(30) };
+/// Pauses before a delivery that came back alone is made again, while that may be for a moment: so
+/// short that an operator hears within seconds that it is not.
+const RETURNED: Pauses =
+    Pauses { first: Duration::from_millis(100), longest: Duration::from_secs(2) };
+/// The same once its destination is known to stand still.
+const STUCK: Pauses = Pauses { first: Duration::from_secs(4), longest: Duration::from_secs(30) };
 
 /// How long pauses are.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +37,14 @@ impl Pauses {
     pub(super) fn after(self, tries: u32) -> Duration {
         let pause = self.first.saturating_mul(1 << tries.min(16)).min(self.longest);
         pause.mul_f64(rand::rng().random_range(0.5..1.0))
+    }
+}
+
+/// The pause before a delivery is made again that has come back alone `returns` times.
+pub(super) fn after_return(returns: u16) -> Duration {
+    match returns.checked_sub(PATIENCE) {
+        None => RETURNED.after(returns.saturating_sub(1).into()),
+        Some(more) => STUCK.after(more.into()),
     }
 }
 
@@ -60,9 +72,29 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest_with_jitter_below() {
-        for (tries, most) in [(0, 100), (1, 200), (5, 3200), (9, 30_000), (u32::MAX, 30_000)] {
-            let (most, pause) = (Duration::from_millis(most), RETURNED.after(tries));
+        for (tries, most) in [(0, 250), (1, 500), (4, 4000), (9, 10_000), (u32::MAX, 10_000)] {
+            let (most, pause) = (Duration::from_millis(most), RETRY.after(tries));
             assert!(most / 2 <= pause && pause < most, "{tries}: {pause:?}");
         }
+    }
+
+    /// The case A04 gives thirty seconds, and the broker and the status want some of them.
+    #[test]
+    fn that_a_destination_stands_still_is_known_within_fifteen_seconds() {
+        let longest = |returns| match returns {
+            1..PATIENCE => (RETURNED, Duration::from_millis(100) * (1 << (returns - 1))),
+            _ => (STUCK, Duration::from_secs(4) * (1 << (returns - PATIENCE).min(3))),
+        };
+        let mut until_patience_ends = Duration::ZERO;
+        for returns in 1..=20 {
+            let (pauses, doubled) = longest(returns);
+            let (most, pause) = (doubled.min(pauses.longest), after_return(returns));
+            assert!(most / 2 <= pause && pause < most, "{returns}: {pause:?}");
+            if returns < PATIENCE {
+                until_patience_ends += most;
+            }
+        }
+        assert!(until_patience_ends < Duration::from_secs(15), "{until_patience_ends:?}");
+        assert!(after_return(u16::MAX) < Duration::from_secs(30));
     }
 }

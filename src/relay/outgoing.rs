@@ -1,14 +1,16 @@
 //! One sink as the relay sees it: its order, its reports, what of it does not move.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
-use super::backoff::RETURNED;
+use super::backoff::after_return;
 use super::blocked::Blocked;
 use super::held::{Held, HeldEvent};
+use super::refusals::Refusals;
 use super::state::{SinkStatus, State};
 use super::stuck::{self, Stuck};
 use crate::failure::{Class, Failure};
@@ -31,6 +33,7 @@ pub(super) struct Outgoing {
     is_full: bool,
     blocked: Blocked,
     stuck: Stuck,
+    refusals: Refusals,
     /// What a relay broken on purpose sends behind what it should stand before.
     late: Vec<DeliveryId>,
     metrics: SinkMetrics,
@@ -58,6 +61,7 @@ impl Outgoing {
             pace: Pace::SlowStart,
             is_full: false,
             stuck: Stuck::default(),
+            refusals: Refusals::default(),
             late: Vec::new(),
             metrics,
         }
@@ -105,6 +109,9 @@ impl Outgoing {
     pub(super) fn dispatch(&mut self, held: &Held) {
         if self.order.next_due().is_some() {
             self.order.wake(Instant::now());
+        }
+        if let Some(events) = self.refusals.rest(Instant::now) {
+            warn!(sink = self.name, events, "more events were refused, and are sent again");
         }
         if self.is_full {
             return;
@@ -210,18 +217,31 @@ impl Outgoing {
             self.order.settle(id, false, now);
             return self.late.push(id);
         }
-        let pause = RETURNED.after(self.order.returns(id).into());
+        let returns = self.order.returns(id).saturating_add(1);
+        let pause = after_return(returns);
         if !self.order.give_back(id, now + pause) {
             return;
         }
         self.metrics.resent.inc();
-        let event = held.get(id).and_then(HeldEvent::routed);
-        if let Some(event) = event.filter(|_| stuck::is_stuck(&failure, self.order.returns(id))) {
+        let Some(event) = held.get(id).and_then(HeldEvent::routed) else { return };
+        if stuck::is_stuck(&failure, returns) {
             let destination = event.destination.name();
             if self.stuck.add(id, &destination, failure.peer_code().unwrap_or("")) {
                 self.block(Some(destination.into_owned()), failure);
             }
+        } else if self.refusals.add(returns, now) {
+            self.tell_refused(event, returns, pause, &failure);
         }
+    }
+
+    fn tell_refused(&self, event: &RoutedEvent, attempt: u16, pause: Duration, failure: &Failure) {
+        let (sink, destination) = (&self.name, event.destination.name());
+        let event = String::from_utf8_lossy(&event.id);
+        let hint = failure.way_out().unwrap_or("");
+        warn!(
+            sink, %event, %destination, attempt, ?pause, %failure, hint,
+            "refused, and sent again after a pause"
+        );
     }
 
     /// The delivery holds up its destination no longer.
@@ -285,7 +305,7 @@ impl Outgoing {
         &self.metrics
     }
 
-    pub(super) async fn stop(self, grace: std::time::Duration) {
+    pub(super) async fn stop(self, grace: Duration) {
         self.sink.stop(grace).await;
     }
 }

@@ -13,7 +13,7 @@ use crate::sink::DeliveryId;
 
 /// So often an event may be refused before its destination counts as one that does not move: a queue
 /// that is full for a moment looks like any other refusal.
-const PATIENCE: u16 = 10;
+pub(super) const PATIENCE: u16 = 10;
 
 /// Whether a delivery that came back `returns` times for this reason says that its destination does
 /// not move. What an operator must mend is told at once.
