@@ -29,7 +29,7 @@ async fn a03_crash_dup(server: Server) {
 
     let workload = Workload {
         transactions: usize::MAX,
-        pace: Some(Duration::from_millis(50)),
+        pace: Some(Duration::from_millis(100)),
         ..Workload::default()
     };
     let load = workload.start(&database).await;

@@ -1,5 +1,7 @@
 //! The cases that RabbitMQ has, or has as well: what they begin with.
 
+mod a03;
+mod a04;
 mod a07;
 mod a16;
 mod a17;

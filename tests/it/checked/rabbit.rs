@@ -19,7 +19,6 @@ use crate::support::{
 
 on_both_rabbits!(
     a_good_relay_passes_under_load,
-    a03_twenty_kills_of_the_relay_lose_and_reorder_nothing,
     a04_five_kills_of_the_broker_lose_and_reorder_nothing,
     a_broker_that_hangs_and_restarts_loses_and_reorders_nothing,
     twenty_closed_connections_lose_and_reorder_nothing,
@@ -48,20 +47,6 @@ async fn a_good_relay_passes_under_load(version: RabbitVersion) {
     let end = scene.database.wal_end().await;
     scene.database.wait_confirmed(end, SHORT).await;
     assert!(relay.terminate(SHORT).await.success());
-}
-
-async fn a03_twenty_kills_of_the_relay_lose_and_reorder_nothing(version: RabbitVersion) {
-    let scene = Scene::new(version, "kills").await;
-    let mut relay = Relay::start(&scene.settings);
-    let report = scene
-        .judge_through(20, async |scene, reader| {
-            // Sometimes while it still starts, sometimes long after.
-            more_messages(reader, 0..300).await;
-            relay.kill();
-            relay = Relay::start(&scene.settings);
-        })
-        .await;
-    report.assert_clean();
 }
 
 async fn a04_five_kills_of_the_broker_lose_and_reorder_nothing(version: RabbitVersion) {

@@ -208,6 +208,44 @@ impl Database {
         let rows = self.sql.rows(&query).await;
         rows.into_iter().map(|row| row[0].as_ref().unwrap().parse().unwrap()).collect()
     }
+
+    /// Each event's id, where that is the table's first column, with end(tx) of its transaction.
+    pub(crate) async fn event_ends(&self) -> Vec<(String, Lsn)> {
+        let name = &self.name;
+        // An Insert message: `I`, relation (4 bytes), `N`, number of columns (2), then of the first
+        // column `t`, length (4) and the 36 letters of a UUID.
+        let query = format!(
+            "WITH messages AS MATERIALIZED (
+               SELECT lsn, xid::text, data, get_byte(data, 0) AS kind
+               FROM pg_logical_slot_peek_binary_changes('{name}_witness', NULL, NULL,
+                 'proto_version', '1', 'publication_names', '{name}'))
+             SELECT convert_from(substr(rows.data, 14, 36), 'UTF8'), commits.lsn
+             FROM messages rows JOIN messages commits USING (xid)
+             WHERE rows.kind = ascii('I') AND commits.kind = ascii('C')"
+        );
+        let rows = self.sql.rows(&query).await;
+        let event = |row: Vec<Option<String>>| {
+            let [id, end] = row.try_into().unwrap();
+            (id.unwrap(), end.unwrap().parse().unwrap())
+        };
+        rows.into_iter().map(event).collect()
+    }
+
+    /// Runs statements in one transaction, and gives end(tx).
+    pub(crate) async fn transaction(&self, statements: &str) -> Lsn {
+        let sql = &self.sql;
+        sql.run("BEGIN").await;
+        let xid = sql.value("SELECT pg_current_xact_id()::xid").await.unwrap();
+        sql.run(statements).await;
+        sql.run("COMMIT").await;
+        let name = &self.name;
+        let end = format!(
+            "SELECT lsn FROM pg_logical_slot_peek_binary_changes('{name}_witness', NULL, NULL,
+               'proto_version', '1', 'publication_names', '{name}')
+             WHERE get_byte(data, 0) = ascii('C') AND xid = '{xid}'"
+        );
+        sql.lsn(&end).await
+    }
 }
 
 impl Drop for Database {

@@ -164,6 +164,14 @@ impl Rabbit {
         self.node.management.delete(&["policies", &self.name, name]);
     }
 
+    /// Number of messages that are in a queue this moment; takes most of a second.
+    pub(crate) fn depth(&self, queue: &str) -> usize {
+        let list = ["list_queues", "-p", &self.name, "--no-table-headers", "name", "messages"];
+        let printed = tokio::task::block_in_place(|| self.node.ctl(&list));
+        let line = printed.lines().find_map(|line| line.strip_prefix(queue)?.strip_prefix('\t'));
+        line.unwrap_or_else(|| panic!("no queue {queue}: {printed}")).trim().parse().unwrap()
+    }
+
     /// Whether a queue, which must be there, is a stream.
     pub(crate) fn is_stream(&self, queue: &str) -> bool {
         let queue = self.node.management.get(&["queues", &self.name, queue]).expect("a queue");
