@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::env;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,15 +30,7 @@ const LOOK: u64 = 5000;
 /// The relay is killed at the middle of the transaction; it begins again, and nothing is missing.
 async fn a17_million_row_tx_inserted(server: Server) {
     let mut scene = Scene::new(server, "a17i").await;
-    let end = scene
-        .write(&format!(
-            "INSERT INTO outbox (aggregate_type, aggregate_id, type, payload)
-             SELECT 'order', i % {KEYS}, 'happened',
-               jsonb_build_object('n', i, 'p', repeat('x', 480))
-             FROM generate_series(0, {} - 1) i",
-            scene.rows
-        ))
-        .await;
+    let end = scene.database.transaction(&inserted(0..=scene.rows - 1)).await;
     let mut relay = scene.start().await;
     scene.read(scene.rows / 2, end).await;
     assert!(scene.database.confirmed().await.unwrap() < end);
@@ -51,18 +44,13 @@ async fn a17_million_row_tx_inserted(server: Server) {
 /// acknowledged, and nothing of the transaction is confirmed.
 async fn a17_million_row_tx_copied(server: Server) {
     let mut scene = Scene::new(server, "a17c").await;
-    // With a default for the id there would be one WAL record a row.
-    let rows = format!(
-        r#"seq 0 {} | awk "{{ printf \"%08x-0000-4000-8000-000000000000\\torder\\t%d\\thappened\\t{{\\\"n\\\": %d, \\\"p\\\": \\\"{}\\\"}}\\n\", \$1, \$1 % {KEYS}, \$1 }}""#,
-        scene.rows - 1,
-        "x".repeat(480),
-    );
-    let columns = "(id, aggregate_type, aggregate_id, type, payload)";
     let end = scene
-        .write(&format!(
-            "COPY outbox {columns} FROM PROGRAM $${rows}$$;
-             INSERT INTO outbox {columns}
-             VALUES (DEFAULT, 'not legal', 'a', 'happened', '{{}}')"
+        .database
+        .transaction(&format!(
+            "{};
+             INSERT INTO outbox (aggregate_type, aggregate_id, type, payload)
+             VALUES ('not legal', 'a', 'happened', '{{}}')",
+            copied(0..=scene.rows - 1)
         ))
         .await;
     let mut relay = scene.start().await;
@@ -78,6 +66,27 @@ async fn a17_million_row_tx_copied(server: Server) {
         })
         .await;
     within_bounds(&relay);
+}
+
+/// The statement that inserts rows of these numbers.
+pub(super) fn inserted(numbers: RangeInclusive<u64>) -> String {
+    let (first, last) = numbers.into_inner();
+    format!(
+        "INSERT INTO outbox (aggregate_type, aggregate_id, type, payload)
+         SELECT 'order', i % {KEYS}, 'happened', jsonb_build_object('n', i, 'p', repeat('x', 480))
+         FROM generate_series({first}, {last}) i"
+    )
+}
+
+/// The statement that copies them, with ids made of the numbers: with a default for the id there
+/// would be one WAL record a row.
+pub(super) fn copied(numbers: RangeInclusive<u64>) -> String {
+    let (first, last) = numbers.into_inner();
+    let rows = format!(
+        r#"seq {first} {last} | awk "{{ printf \"%08x-0000-4000-8000-000000000000\\torder\\t%d\\thappened\\t{{\\\"n\\\": %d, \\\"p\\\": \\\"{}\\\"}}\\n\", \$1, \$1 % {KEYS}, \$1 }}""#,
+        "x".repeat(480),
+    );
+    format!("COPY outbox (id, aggregate_type, aggregate_id, type, payload) FROM PROGRAM $${rows}$$")
 }
 
 struct Scene {
@@ -106,22 +115,6 @@ impl Scene {
         let reader = Reader::new(&topics);
         let others = Others::start(database.connect().await);
         Self { others, rows, settings, reader, topics, database, seen: Seen::default() }
-    }
-
-    /// Runs statements in one transaction, and gives end(tx).
-    async fn write(&self, statements: &str) -> Lsn {
-        let sql = self.database.sql();
-        sql.run("BEGIN").await;
-        let xid = sql.value("SELECT pg_current_xact_id()::xid").await.unwrap();
-        sql.run(statements).await;
-        sql.run("COMMIT").await;
-        let name = self.database.name();
-        let end = format!(
-            "SELECT lsn FROM pg_logical_slot_peek_binary_changes('{name}_witness', NULL, NULL,
-               'proto_version', '1', 'publication_names', '{name}')
-             WHERE get_byte(data, 0) = ascii('C') AND xid = '{xid}'"
-        );
-        sql.lsn(&end).await
     }
 
     async fn start(&self) -> Relay {
@@ -202,14 +195,14 @@ impl Seen {
     }
 }
 
-/// One-row transactions of another session, all the time.
-struct Others {
+/// One-row transactions of another session, all the time, of the type `payment` and one key.
+pub(super) struct Others {
     stop: Arc<AtomicBool>,
     task: Option<tokio::task::JoinHandle<u64>>,
 }
 
 impl Others {
-    fn start(sql: Sql) -> Self {
+    pub(super) fn start(sql: Sql) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let task = tokio::spawn(async move {
@@ -229,7 +222,7 @@ impl Others {
     }
 
     /// How many there were.
-    async fn stop(&mut self) -> u64 {
+    pub(super) async fn stop(&mut self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         self.task.take().unwrap().await.unwrap()
     }
