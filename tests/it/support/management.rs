@@ -53,6 +53,12 @@ impl Management {
         (code == 200).then(|| serde_json::from_str(&body).unwrap())
     }
 
+    /// The same where it does not matter that the broker may not answer.
+    pub(crate) fn try_get(self, path: &[&str]) -> Option<Value> {
+        let (_code, body) = self.request("GET", path, "").ok()?;
+        serde_json::from_str(&body).ok()
+    }
+
     /// Deletes what the path names, if it and the broker are there.
     pub(crate) fn delete(self, path: &[&str]) {
         let _gone = self.request("DELETE", path, "");
