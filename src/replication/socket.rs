@@ -228,7 +228,8 @@ mod tests {
         for _ in 0..10 {
             pause = next_pause(pause, usize::try_from(pause.as_micros()).unwrap() * 100);
         }
-        assert_eq!(pause.as_micros(), GATHERED as u128 / 100);
+        // To the microsecond, in which it is measured here.
+        assert!(pause.as_micros().abs_diff(GATHERED as u128 / 100) <= 1, "{pause:?}");
     }
 
     #[test]
