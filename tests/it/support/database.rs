@@ -215,13 +215,13 @@ impl Database {
         // An Insert message: `I`, relation (4 bytes), `N`, number of columns (2), then of the first
         // column `t`, length (4) and the 36 letters of a UUID.
         let query = format!(
-            "WITH messages AS MATERIALIZED (
-               SELECT lsn, xid::text, data, get_byte(data, 0) AS kind
+            "SELECT convert_from(substr(data, 14, 36), 'UTF8'), commit FROM (
+               SELECT data, get_byte(data, 0) AS kind,
+                 max(lsn) FILTER (WHERE get_byte(data, 0) = ascii('C'))
+                   OVER (PARTITION BY xid::text) AS commit
                FROM pg_logical_slot_peek_binary_changes('{name}_witness', NULL, NULL,
-                 'proto_version', '1', 'publication_names', '{name}'))
-             SELECT convert_from(substr(rows.data, 14, 36), 'UTF8'), commits.lsn
-             FROM messages rows JOIN messages commits USING (xid)
-             WHERE rows.kind = ascii('I') AND commits.kind = ascii('C')"
+                 'proto_version', '1', 'publication_names', '{name}')
+             ) AS messages WHERE kind = ascii('I')"
         );
         let rows = self.sql.rows(&query).await;
         let event = |row: Vec<Option<String>>| {

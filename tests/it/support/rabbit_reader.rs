@@ -14,7 +14,7 @@ use lapin::options::{
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ConsumerDelegate};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use super::{Rabbit, SHORT, wait_until};
@@ -24,6 +24,10 @@ const PREFETCH: u16 = 1000;
 
 /// A broker that does not answer within this time is asked again.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A stream that brings nothing for this long is read anew: RabbitMQ 3.10 can forget a consumer that
+/// came while the stream was starting.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// What brokers add to a message: how often it was delivered, and where it is in a stream.
 const BROKERS_HEADERS: [&str; 3] = ["x-delivery-count", "x-acquired-count", "x-stream-offset"];
@@ -117,6 +121,8 @@ pub(crate) struct RabbitReader {
     open: Option<Open>,
     inbox: Arc<Inbox>,
     messages: Vec<Message>,
+    /// When it connected, or something came.
+    heard: Instant,
 }
 
 /// A queue, and how far it has been read.
@@ -155,6 +161,7 @@ impl RabbitReader {
             open: None,
             inbox: Arc::default(),
             messages: Vec::new(),
+            heard: Instant::now(),
         };
         this.connect().await.unwrap_or_else(|error| panic!("reader of {queues:?}: {error}"));
         this
@@ -241,7 +248,12 @@ impl RabbitReader {
         // The consumers are not told of every end of a connection.
         let is_connected =
             self.open.as_ref().is_some_and(|open| open.connection.status().connected());
-        let is_over = self.inbox.is_over.load(Ordering::SeqCst) || !is_connected;
+        let is_silent =
+            self.heard.elapsed() > SILENCE && self.queues.iter().any(|place| place.next.is_some());
+        if is_silent {
+            eprintln!("reader: reads anew, after {} messages", self.messages.len());
+        }
+        let is_over = self.inbox.is_over.load(Ordering::SeqCst) || !is_connected || is_silent;
         if is_over && let Err(error) = self.connect().await {
             // The deadline tells if the broker does not come back.
             eprintln!("reader: {error}");
@@ -250,6 +262,7 @@ impl RabbitReader {
 
     fn fetch(&mut self) {
         for message in self.inbox.messages.lock().unwrap().drain(..) {
+            self.heard = Instant::now();
             let place = self.queues.iter_mut().find(|place| place.queue == message.queue).unwrap();
             if let Some(offset) = message.offset {
                 place.next = Some(offset + 1);
@@ -269,6 +282,7 @@ impl RabbitReader {
         self.inbox.is_over.store(false, Ordering::SeqCst);
         let open = timeout(PATIENCE, self.consume()).await.map_err(|_| "no answer".to_owned())?;
         self.open = Some(open.map_err(|error| error.to_string())?);
+        self.heard = Instant::now();
         Ok(())
     }
 

@@ -47,7 +47,7 @@ async fn a03_crash_dup_over_rabbitmq(version: RabbitVersion) {
         if kill == KILLS {
             // What is left to send twice is bounded once the relay has caught up.
             let end = database.wal_end().await;
-            database.wait_confirmed(end, SHORT).await;
+            database.wait_confirmed(end, 3 * SHORT).await;
         }
         relay.kill();
         read_what_is_confirmed(&database, &mut reader).await;
@@ -79,7 +79,7 @@ async fn read_what_is_confirmed(database: &Database, reader: &mut RabbitReader) 
     let what = format!("{} events up to {confirmed}, which was confirmed", missing.len());
     let mut seen = 0;
     reader
-        .read_until(&what, SHORT, |messages| {
+        .read_until(&what, 3 * SHORT, |messages| {
             for id in messages[seen..].iter().filter_map(Message::id) {
                 missing.remove(id);
             }

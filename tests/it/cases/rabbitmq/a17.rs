@@ -58,7 +58,7 @@ async fn a17_million_row_tx_over_rabbitmq(version: RabbitVersion) {
 
     let others = others.stop().await;
     let last = database.wal_end().await;
-    database.wait_confirmed(last, SHORT).await;
+    database.wait_confirmed(last, 4 * SHORT).await;
     let mut reader = RabbitReader::new(rabbit, &["payment"]).await;
     let messages = reader.read_to_end().await;
     let texts: Vec<&str> = first_copies(messages).into_iter().map(Message::text).collect();
