@@ -53,7 +53,7 @@ struct Rows {
 }
 
 pub(crate) async fn all(bench: &Bench, report: &mut Report) {
-    if !report.wants("rabbitmq/") {
+    if !report.wants_some("rabbitmq/") {
         return;
     }
     let node = PrivateRabbit::start(RabbitVersion::Newest, &[]).await;

@@ -24,6 +24,12 @@ impl Report {
         self.only.as_ref().is_none_or(|only| only.iter().any(|prefix| name.starts_with(prefix)))
     }
 
+    /// Whether a figure is wanted whose name begins with `group`.
+    pub(crate) fn wants_some(&self, group: &str) -> bool {
+        let within = |prefix: &String| prefix.starts_with(group) || group.starts_with(prefix);
+        self.only.as_ref().is_none_or(|only| only.iter().any(within))
+    }
+
     pub(crate) fn note(&self, text: &str) {
         println!("# {text}");
     }
