@@ -40,6 +40,7 @@ const LOOPBACK_WINDOW: usize = 128 * 1024;
 /// of one that has doubled (RFC 9293, section 3.8.6.2): with segments of half the window both wait,
 /// until the sender's timer probes after 200 ms.
 const LOOPBACK_SEGMENT: u32 = 16 * 1024;
+const _: () = assert!(LOOPBACK_WINDOW >= 8 * LOOPBACK_SEGMENT as usize, "few segments stall");
 /// A status update that cannot be written for this long has found a dead connection.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -79,10 +80,10 @@ impl Socket {
     pub(super) fn connect(address: SocketAddr, timeout: Duration) -> io::Result<Self> {
         let is_loopback = address.ip().is_loopback();
         let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-        if is_loopback {
-            // Before connecting: the window's scale and the segment's size are settled in the handshake.
+        // Before connecting: the window's scale and the segment's size are settled in the handshake. Where
+        // the kernel does not take the segment's size, a small window would stall.
+        if is_loopback && socket.set_tcp_mss(LOOPBACK_SEGMENT).is_ok() {
             socket.set_recv_buffer_size(LOOPBACK_WINDOW)?;
-            socket.set_tcp_mss(LOOPBACK_SEGMENT)?;
         }
         socket.connect_timeout(&address.into(), timeout)?;
         let stream = TcpStream::from(socket);

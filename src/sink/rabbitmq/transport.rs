@@ -5,7 +5,7 @@
 //!
 //! What the server says first (`connection.start`) is read on its way through, since lapin keeps its
 //! version and mechanisms to itself. What lapin sends on a channel after its end is
-//! [left out](Outgoing).
+//! [left out](Frames).
 
 use std::io;
 use std::pin::Pin;
@@ -18,8 +18,8 @@ use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use super::frames::{Frames, Step};
 use super::greeting::{Greeting, Peek};
-use super::outgoing::{Outgoing, Step};
 
 /// A socket to a broker.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Transport {
     socket: Socket,
     cut: Cut,
     peek: Peek,
-    outgoing: Outgoing,
+    frames: Frames,
 }
 
 impl Transport {
@@ -42,8 +42,8 @@ impl Transport {
     pub(super) fn new(socket: Socket) -> (Self, Cut, Arc<OnceLock<Greeting>>) {
         let (cut, peek) = (Cut::default(), Peek::default());
         let greeting = peek.greeting();
-        let outgoing = Outgoing::default();
-        (Self { socket, cut: cut.clone(), peek, outgoing }, cut, greeting)
+        let frames = Frames::default();
+        (Self { socket, cut: cut.clone(), peek, frames }, cut, greeting)
     }
 }
 
@@ -121,7 +121,7 @@ impl AsyncWrite for Transport {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.cut.check()?;
-        let step = self.outgoing.step(bytes);
+        let step = self.frames.step(bytes);
         let count = match step {
             Step::Drop(count) => count,
             Step::Send(count) => {
@@ -133,7 +133,7 @@ impl AsyncWrite for Transport {
                 ready!(sent)?
             }
         };
-        self.outgoing.done(step, count);
+        self.frames.done(step, count);
         Poll::Ready(Ok(count))
     }
 

@@ -19,6 +19,8 @@ use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
 use tempfile::TempDir;
 
+use crate::support::{SHORT, wait_until};
+
 /// A topic's name.
 pub(crate) type Topic = Arc<str>;
 
@@ -118,15 +120,12 @@ impl Broker {
         *own.process.lock().expect("lock") = Some(child.expect("java"));
         let running = |node: &Node| node.process.lock().expect("lock").is_some();
         let expected = self.nodes.iter().filter(|node| running(node)).count();
-        for _ in 0..60 {
+        wait_until("the brokers", 2 * SHORT, async || {
             let consumer: BaseConsumer = self.client().create().expect("client");
-            let metadata = consumer.fetch_metadata(None, Duration::from_secs(1));
-            if metadata.is_ok_and(|metadata| metadata.brokers().len() == expected) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-        panic!("the broker does not answer");
+            let metadata = consumer.fetch_metadata(None, Duration::from_secs(1)).ok()?;
+            (metadata.brokers().len() == expected).then_some(())
+        })
+        .await;
     }
 
     pub(crate) fn stop_process(&self, node: usize) {

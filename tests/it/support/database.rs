@@ -199,19 +199,15 @@ impl Database {
     /// end(tx) of every transaction since the witness was created that touched the publication, in
     /// commit order: the end LSN of its Commit message.
     pub(crate) async fn commit_ends(&self) -> Vec<Lsn> {
-        let name = &self.name;
-        let query = format!(
-            "SELECT lsn FROM pg_logical_slot_peek_binary_changes('{name}_witness', NULL, NULL,
-               'proto_version', '1', 'publication_names', '{name}')
-             WHERE get_byte(data, 0) = ascii('C')"
-        );
+        let messages = self.witnessed();
+        let query = format!("SELECT lsn FROM {messages} WHERE get_byte(data, 0) = ascii('C')");
         let rows = self.sql.rows(&query).await;
         rows.into_iter().map(|row| row[0].as_ref().unwrap().parse().unwrap()).collect()
     }
 
     /// Each event's id, where that is the table's first column, with end(tx) of its transaction.
     pub(crate) async fn event_ends(&self) -> Vec<(String, Lsn)> {
-        let name = &self.name;
+        let messages = self.witnessed();
         // An Insert message: `I`, relation (4 bytes), `N`, number of columns (2), then of the first
         // column `t`, length (4) and the 36 letters of a UUID.
         let query = format!(
@@ -219,9 +215,8 @@ impl Database {
                SELECT data, get_byte(data, 0) AS kind,
                  max(lsn) FILTER (WHERE get_byte(data, 0) = ascii('C'))
                    OVER (PARTITION BY xid::text) AS commit
-               FROM pg_logical_slot_peek_binary_changes('{name}_witness', NULL, NULL,
-                 'proto_version', '1', 'publication_names', '{name}')
-             ) AS messages WHERE kind = ascii('I')"
+               FROM {messages}
+             ) AS rows WHERE kind = ascii('I')"
         );
         let rows = self.sql.rows(&query).await;
         let event = |row: Vec<Option<String>>| {
@@ -238,13 +233,20 @@ impl Database {
         let xid = sql.value("SELECT pg_current_xact_id()::xid").await.unwrap();
         sql.run(statements).await;
         sql.run("COMMIT").await;
-        let name = &self.name;
+        let messages = self.witnessed();
         let end = format!(
-            "SELECT lsn FROM pg_logical_slot_peek_binary_changes('{name}_witness', NULL, NULL,
-               'proto_version', '1', 'publication_names', '{name}')
-             WHERE get_byte(data, 0) = ascii('C') AND xid = '{xid}'"
+            "SELECT lsn FROM {messages} WHERE get_byte(data, 0) = ascii('C') AND xid = '{xid}'"
         );
         sql.lsn(&end).await
+    }
+
+    /// The witness's pgoutput messages, to select from.
+    fn witnessed(&self) -> String {
+        let name = &self.name;
+        format!(
+            "pg_logical_slot_peek_binary_changes('{name}_witness', NULL, NULL,
+               'proto_version', '1', 'publication_names', '{name}')"
+        )
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lapin::message::{Delivery, DeliveryResult};
+use lapin::message::DeliveryResult;
 use lapin::options::{
     BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions,
     ConfirmSelectOptions, QueueDeclareOptions,
@@ -17,6 +17,7 @@ use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
+use super::rabbit_message::{MARK, Message};
 use super::{Rabbit, SHORT, wait_until};
 
 /// Messages that may be under way to a reader.
@@ -28,88 +29,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A stream that brings nothing for this long is read anew: RabbitMQ 3.10 can forget a consumer that
 /// came while the stream was starting.
 const SILENCE: Duration = Duration::from_secs(10);
-
-/// What brokers add to a message: how often it was delivered, and where it is in a stream.
-const BROKERS_HEADERS: [&str; 3] = ["x-delivery-count", "x-acquired-count", "x-stream-offset"];
-
-/// The type of messages of our own, which tell that a queue was read to its end.
-const MARK: &str = "pgoutbox-tests-mark";
-
-/// One message as it came.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Message {
-    pub(crate) queue: String,
-    pub(crate) exchange: String,
-    pub(crate) routing_key: String,
-    pub(crate) redelivered: bool,
-    pub(crate) body: Vec<u8>,
-    pub(crate) properties: BasicProperties,
-    /// Where it is in its queue, where that is a stream.
-    offset: Option<i64>,
-}
-
-impl Message {
-    fn new(queue: &str, delivery: Delivery) -> Self {
-        let mut this = Self {
-            queue: queue.to_owned(),
-            exchange: delivery.exchange.to_string(),
-            routing_key: delivery.routing_key.to_string(),
-            redelivered: delivery.redelivered,
-            body: delivery.data,
-            properties: delivery.properties,
-            offset: None,
-        };
-        this.offset = match this.field("x-stream-offset") {
-            Some(AMQPValue::LongLongInt(offset)) => Some(*offset),
-            _ => None,
-        };
-        this
-    }
-
-    fn is_mark(&self) -> bool {
-        self.properties.kind().as_ref().is_some_and(|kind| kind.as_str() == MARK)
-    }
-
-    /// The message id.
-    pub(crate) fn id(&self) -> Option<&str> {
-        Some(self.properties.message_id().as_ref()?.as_str())
-    }
-
-    /// The body as text.
-    pub(crate) fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).unwrap()
-    }
-
-    /// A header as it is.
-    pub(crate) fn field(&self, name: &str) -> Option<&AMQPValue> {
-        self.properties.headers().as_ref()?.inner().get(name)
-    }
-
-    /// The text of a header.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        match self.field(name)? {
-            AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok(),
-            _ => None,
-        }
-    }
-
-    /// The publisher's headers in the order of their names; one that is neither text nor null as
-    /// this library prints it.
-    pub(crate) fn headers(&self) -> Vec<(String, Option<Vec<u8>>)> {
-        let fields = self.properties.headers().iter().flat_map(FieldTable::inner);
-        fields
-            .filter(|(name, _)| !BROKERS_HEADERS.contains(&name.as_str()))
-            .map(|(name, value)| {
-                let value = match value {
-                    AMQPValue::LongString(text) => Some(text.as_bytes().to_vec()),
-                    AMQPValue::Void => None,
-                    other => Some(format!("{other:?}").into_bytes()),
-                };
-                (name.to_string(), value)
-            })
-            .collect()
-    }
-}
 
 /// Reads queues from their beginnings and takes the messages out, but for streams.
 ///

@@ -40,7 +40,7 @@ pub(super) enum Step {
 
 /// The frames on their way out.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(super) struct Frames {
     /// Channels whose end has been answered.
     ended: HashSet<u16, foldhash::fast::RandomState>,
     /// Bytes from the first one on that may be sent, and those after them that may not.
@@ -48,9 +48,9 @@ pub(super) struct Outgoing {
     drops: usize,
 }
 
-impl Outgoing {
+impl Frames {
     /// What to do with the first of these bytes, which hold all that was not
-    /// [done](Outgoing::done) so far; the last frame may be there in part, its head may not.
+    /// [done](Frames::done) so far; the last frame may be there in part, its head may not.
     pub(super) fn step(&mut self, bytes: &[IoSlice<'_>]) -> Step {
         let length = bytes.iter().map(|piece| piece.len()).sum();
         while self.drops == 0 && self.sends < length {
@@ -122,11 +122,11 @@ mod tests {
 
     /// Sends all, at most so many bytes at a time, with the break between two pieces moving on.
     fn send(stream: &[u8], most: usize) -> Vec<u8> {
-        let (mut outgoing, mut sent, mut at) = (Outgoing::default(), Vec::new(), 0);
+        let (mut frames, mut sent, mut at) = (Frames::default(), Vec::new(), 0);
         while at < stream.len() {
             let rest = &stream[at..];
             let (first, second) = rest.split_at((at * 7 + 3) % rest.len());
-            let step = outgoing.step(&[IoSlice::new(first), IoSlice::new(second)]);
+            let step = frames.step(&[IoSlice::new(first), IoSlice::new(second)]);
             let count = match step {
                 Step::Send(count) => {
                     let count = count.min(most);
@@ -136,7 +136,7 @@ mod tests {
                 Step::Drop(count) => count,
             };
             assert!(count > 0, "{step:?} at {at}");
-            outgoing.done(step, count);
+            frames.done(step, count);
             at += count;
         }
         sent
