@@ -7,6 +7,7 @@ mod amqp;
 mod error;
 mod expand;
 mod field;
+mod monitor;
 mod nearest;
 mod node;
 mod percent;
@@ -51,6 +52,8 @@ pub struct Config {
     pub grace_period: Duration,
     /// Address of the HTTP endpoint; `None` switches it off.
     pub http_listen: Option<std::net::SocketAddr>,
+    /// `monitor`.
+    pub monitor: MonitorConfig,
     /// The file it was read from, for messages; `None` for a configuration made in memory.
     pub file: Option<PathBuf>,
 }
@@ -109,8 +112,28 @@ pub struct SourceConfig {
     pub max_event_size: usize,
     /// `wal_sender_timeout` for our own session; `None` leaves the server's.
     pub wal_sender_timeout: Option<Duration>,
-    /// How often the ordinary connection checks coverage.
-    pub monitor_interval: Duration,
+    /// Most events a second that are taken from the source; `None` is no limit.
+    pub max_rate: Option<usize>,
+}
+
+/// `monitor`: what is looked at on ordinary connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MonitorConfig {
+    /// How often the slot is looked at, and the publication's coverage.
+    pub interval: Duration,
+    /// Also the other replication slots of the server.
+    pub all_slots: bool,
+    /// Where WAL may fill the disk.
+    pub wal_volume: Option<WalVolume>,
+}
+
+/// The volume that holds the server's WAL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WalVolume {
+    /// Its size in bytes, as the configuration tells it: free is what the WAL does not take.
+    Size(u64),
+    /// A path on it, where the relay runs beside the server: free is what the system says.
+    Path(PathBuf),
 }
 
 /// One outbox table.

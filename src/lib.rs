@@ -29,6 +29,8 @@ pub mod sink;
 pub mod order;
 pub mod ack;
 pub mod relay;
+pub mod slot_monitor;
 pub mod status;
+pub mod alert;
 pub mod http;
 pub mod cli;

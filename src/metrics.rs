@@ -3,13 +3,18 @@
 //! One [`Metrics`] a relay, with a registry of its own and the label `relay` on everything, so that
 //! two relays can live in one process. Handles are looked up once, at start: the hot path only adds.
 
+mod alerts;
+mod slot;
+
 use std::collections::HashMap;
 
+pub use alerts::AlertMetrics;
 use prometheus::core::Collector;
 use prometheus::{
     Encoder, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
     Opts, Registry, TextEncoder,
 };
+pub use slot::{Known, OtherSlots, SlotMetrics};
 
 /// Upper bounds of `delivery_seconds`: commit to ack, from a healthy millisecond to an outage; close
 /// together where a healthy relay's events are.
@@ -46,6 +51,12 @@ pub struct Metrics {
     pub source_connected: IntGauge,
     /// Reconnects, by `peer`: `source` or the sink's name.
     pub reconnects: IntCounterVec,
+    /// The slot, as the monitor sees it.
+    pub slot: SlotMetrics,
+    /// The relay's own alerts.
+    pub alerts: AlertMetrics,
+    /// Reloads of the configuration, by `outcome`: `applied`, `refused`.
+    pub reloads: IntCounterVec,
     failed: IntCounterVec,
     sinks: HashMap<String, SinkMetrics>,
 }
@@ -59,6 +70,8 @@ pub struct SinkMetrics {
     pub resent: IntCounter,
     /// Commit to ack.
     pub delivery_seconds: Histogram,
+    /// The row's `created_at` to ack.
+    pub created_delivery_seconds: Histogram,
     /// 1 while the broker is connected.
     pub connected: IntGauge,
     /// Connections that were made anew.
@@ -131,6 +144,12 @@ impl Metrics {
             active: gauge(r, "active", "1 while this relay holds the slot")?,
             source_connected: gauge(r, "source_connected", "1 while replication is connected")?,
             reconnects,
+            slot: SlotMetrics::new(r)?,
+            alerts: AlertMetrics::new(r)?,
+            reloads: register(
+                r,
+                IntCounterVec::new(Opts::new("reloads_total", "Reloads asked for"), &["outcome"])?,
+            )?,
             failed: per_sink.failed,
             sinks,
             registry,
@@ -164,6 +183,7 @@ struct PerSink {
     resent: IntCounterVec,
     failed: IntCounterVec,
     delivery_seconds: prometheus::HistogramVec,
+    created_delivery_seconds: prometheus::HistogramVec,
     connected: IntGaugeVec,
     reconnects: IntCounterVec,
     blocked: IntGaugeVec,
@@ -179,11 +199,17 @@ impl PerSink {
         let blocked = opts("sink_blocked", "1 while a destination does not move");
         let seconds = HistogramOpts::new("delivery_seconds", "Commit to ack")
             .buckets(DELIVERY_SECONDS.to_vec());
+        let created = HistogramOpts::new("created_delivery_seconds", "The row's created_at to ack")
+            .buckets(DELIVERY_SECONDS.to_vec());
         Ok(Self {
             delivered: register(r, IntCounterVec::new(delivered, &["sink"])?)?,
             resent: register(r, IntCounterVec::new(resent, &["sink"])?)?,
             failed: register(r, IntCounterVec::new(failed, &["sink", "reason"])?)?,
             delivery_seconds: register(r, prometheus::HistogramVec::new(seconds, &["sink"])?)?,
+            created_delivery_seconds: register(
+                r,
+                prometheus::HistogramVec::new(created, &["sink"])?,
+            )?,
             connected: register(r, IntGaugeVec::new(connected, &["sink"])?)?,
             reconnects,
             blocked: register(r, IntGaugeVec::new(blocked, &["sink"])?)?,
@@ -196,6 +222,7 @@ impl PerSink {
             resent: self.resent.with_label_values(&[name]),
             failed: self.failed.clone(),
             delivery_seconds: self.delivery_seconds.with_label_values(&[name]),
+            created_delivery_seconds: self.created_delivery_seconds.with_label_values(&[name]),
             connected: self.connected.with_label_values(&[name]),
             reconnects: self.reconnects.with_label_values(&[name]),
             blocked: self.blocked.with_label_values(&[name]),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::field::{Field, Fields};
 use super::{
-    Config, ConfigError, OnHalt, OnUnmatched, SinkConfig, SourceConfig, TableConfig, route, sink,
-    table,
+    Config, ConfigError, OnHalt, OnUnmatched, SinkConfig, SourceConfig, TableConfig, monitor,
+    route, sink, table,
 };
 
 const MIB: usize = 1 << 20;
@@ -24,8 +24,7 @@ pub(super) fn config(root: &Field<'_>) -> Result<Config, ConfigError> {
         "http",
         "monitor",
     ])?;
-    let monitor = fields.read("monitor", monitor_interval)?.flatten();
-    let source = source(&fields, monitor.unwrap_or(Duration::from_secs(5)))?;
+    let source = source(&fields)?;
     let sinks_field = fields.get("sinks");
     let sinks = sink::sinks(sinks_field.as_ref())?;
     if let Some(field) = &sinks_field {
@@ -44,6 +43,7 @@ pub(super) fn config(root: &Field<'_>) -> Result<Config, ConfigError> {
         http_listen: fields
             .read("http", http_listen)?
             .unwrap_or_else(|| Some(SocketAddr::from(([127, 0, 0, 1], 7432)))),
+        monitor: fields.read("monitor", monitor::monitor)?.unwrap_or_default(),
         file: None,
         source,
         sinks,
@@ -60,7 +60,7 @@ fn name(field: &Field<'_>) -> Result<String, ConfigError> {
     Err(field.invalid("must be 1 to 54 letters, digits, `_`, `-` and `.`"))
 }
 
-fn source(root: &Fields<'_>, monitor_interval: Duration) -> Result<SourceConfig, ConfigError> {
+fn source(root: &Fields<'_>) -> Result<SourceConfig, ConfigError> {
     let fields = root.need("source")?.fields(&["postgres"])?.need("postgres")?.fields(&[
         "url",
         "password",
@@ -70,6 +70,7 @@ fn source(root: &Fields<'_>, monitor_interval: Duration) -> Result<SourceConfig,
         "window",
         "max_event_size",
         "wal_sender_timeout",
+        "max_rate",
     ])?;
     let (window_bytes, window_events) = fields.read("window", window)?.unwrap_or((None, None));
     Ok(SourceConfig {
@@ -90,7 +91,7 @@ fn source(root: &Fields<'_>, monitor_interval: Duration) -> Result<SourceConfig,
             .unwrap_or(16 * MIB),
         wal_sender_timeout: fields
             .read("wal_sender_timeout", |f| f.duration(Duration::from_secs(1)))?,
-        monitor_interval,
+        max_rate: fields.read("max_rate", Field::count)?,
     })
 }
 
@@ -117,11 +118,6 @@ fn publication(field: &Field<'_>) -> Result<String, ConfigError> {
         return Ok(publication);
     }
     Err(field.invalid("must be 1 to 63 bytes"))
-}
-
-fn monitor_interval(field: &Field<'_>) -> Result<Option<Duration>, ConfigError> {
-    let fields = field.fields(&["interval"])?;
-    fields.read("interval", |f| f.duration(Duration::from_millis(100)))
 }
 
 /// `off`, or a map with `listen: off` or an address.

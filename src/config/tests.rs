@@ -31,7 +31,7 @@ fn an_url_alone_is_a_whole_configuration() {
     assert_eq!(config.source.window_bytes, 16 << 20);
     assert_eq!(config.source.window_events, 15_000);
     assert_eq!(config.source.max_event_size, 16 << 20);
-    assert_eq!(config.source.monitor_interval, Duration::from_secs(5));
+    assert_eq!(config.monitor.interval, Duration::from_secs(5));
     assert!(matches!(&*config.sinks, [(name, SinkConfig::Stdout)] if name == "stdout"));
     let [route] = &*config.routes else { panic!("one route") };
     assert!(route.matches.is_empty() && route.headers.is_empty());
@@ -93,7 +93,7 @@ fn every_key_is_read() {
     assert_eq!((source.window_bytes, source.window_events), (8 << 20, 100));
     assert_eq!(source.max_event_size, 1_000_000);
     assert_eq!(source.wal_sender_timeout, Some(Duration::from_secs(30)));
-    assert_eq!(source.monitor_interval, Duration::from_secs(1));
+    assert_eq!(config.monitor.interval, Duration::from_secs(1));
     assert_eq!(config.on_unmatched, OnUnmatched::Drop);
     assert_eq!(config.on_halt, OnHalt::Exit);
     assert_eq!(config.grace_period, Duration::from_secs(5));

@@ -141,7 +141,7 @@ impl Sessions {
             application_name: format!("{name} guard"),
             publication: config.source.publication.clone(),
             tables: self.tables(&report),
-            interval: config.source.monitor_interval,
+            interval: config.monitor.interval,
             wal_sender_timeout: config.source.wal_sender_timeout,
         };
         let guard = Guard::start(guard_config, session, Arc::clone(&source.coverage));

@@ -1,0 +1,1 @@
+//! Alerts that the relay raises itself.
