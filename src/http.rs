@@ -6,6 +6,7 @@
 //! | `/livez` | 200 while the relay's loop turns, whatever PostgreSQL and the brokers do |
 //! | `/readyz` | 200 in `streaming` and `standby`, else 503, with state and reason as text |
 //! | `/status` | the status as JSON |
+//! | `/alerts` | the alert rules and how they stand, as JSON |
 //!
 //! Every connection carries one request and ends within [`CONNECTION_TIMEOUT`], so neither a slow
 //! nor a greedy client can hold anything for long.
@@ -85,6 +86,7 @@ fn router(status: Status) -> Router {
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/status", get(json))
+        .route("/alerts", get(alerts))
         .with_state(Arc::new(status))
 }
 
@@ -140,7 +142,15 @@ async fn readyz(Shared(status): Shared<Arc<Status>>) -> (StatusCode, String) {
 }
 
 async fn json(Shared(status): Shared<Arc<Status>>) -> Response {
-    match status.json() {
+    as_json(status.json())
+}
+
+async fn alerts(Shared(status): Shared<Arc<Status>>) -> Response {
+    as_json(status.alerts())
+}
+
+fn as_json(json: serde_json::Result<String>) -> Response {
+    match json {
         Ok(text) => ([(CONTENT_TYPE, "application/json")], text + "\n").into_response(),
         Err(error) => broken(&error),
     }

@@ -3,6 +3,8 @@
 //! Ages are worked out when they are asked for. A relay that has stopped moving publishes nothing
 //! new, and its ages must grow all the same.
 
+mod alert_status;
+
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -11,7 +13,10 @@ use tokio::sync::watch;
 use crate::metrics::Metrics;
 use crate::relay::liveness::Liveness;
 use crate::relay::state::{RelayStatus, SinkStatus, State};
+use crate::slot_monitor::SlotReport;
 use crate::timestamp::Timestamp;
+
+pub use alert_status::AlertStatus;
 
 /// Everything that can be asked about one relay.
 #[derive(Clone, Debug)]
@@ -20,6 +25,7 @@ pub struct Status {
     relay: watch::Receiver<RelayStatus>,
     metrics: Arc<Metrics>,
     liveness: Liveness,
+    alerts: Arc<watch::Sender<Vec<AlertStatus>>>,
 }
 
 impl Status {
@@ -30,7 +36,8 @@ impl Status {
         metrics: Arc<Metrics>,
         liveness: Liveness,
     ) -> Self {
-        Self { name: name.into(), relay, metrics, liveness }
+        let alerts = Arc::default();
+        Self { name: name.into(), relay, metrics, liveness, alerts }
     }
 
     /// Whether the relay's loop turns.
@@ -41,6 +48,31 @@ impl Status {
     /// The relay's state.
     pub fn state(&self) -> State {
         self.relay.borrow().state.clone()
+    }
+
+    /// All that the relay tells about itself.
+    pub fn relay(&self) -> RelayStatus {
+        self.relay.borrow().clone()
+    }
+
+    /// What the slot's monitor found at its last look.
+    pub fn slots(&self) -> SlotReport {
+        SlotReport::default()
+    }
+
+    /// Takes how the alert rules stand.
+    pub fn show_alerts(&self, alerts: Vec<AlertStatus>) {
+        self.alerts.send_replace(alerts);
+    }
+
+    /// The alert rules and how they stand, as a JSON object.
+    ///
+    /// # Errors
+    ///
+    /// Where they have no JSON form, which is a mistake in `status::alert_status`.
+    pub fn alerts(&self) -> serde_json::Result<String> {
+        let alerts = self.alerts.borrow();
+        serde_json::to_string_pretty(&AlertsAnswer { relay: &self.name, alerts: &alerts })
     }
 
     /// The metrics in Prometheus' text format, those of this moment refreshed.
@@ -60,12 +92,14 @@ impl Status {
     /// Where the status has no JSON form, which is a mistake in `relay::state`.
     pub fn json(&self) -> serde_json::Result<String> {
         let relay = self.relay.borrow();
+        let alerts = self.alerts.borrow();
         serde_json::to_string_pretty(&Answer {
             name: &self.name,
             version: env!("CARGO_PKG_VERSION"),
             relay: &relay,
             confirmed_lag_bytes: relay.confirmed_lag_bytes(),
             oldest_unacknowledged_seconds: oldest_age(&relay, Timestamp::now()),
+            alerts: alerts.iter().filter(|alert| alert.state == "firing").collect(),
         })
     }
 
@@ -100,6 +134,15 @@ struct Answer<'a> {
     relay: &'a RelayStatus,
     confirmed_lag_bytes: u64,
     oldest_unacknowledged_seconds: Option<f64>,
+    /// Those that fire.
+    alerts: Vec<&'a AlertStatus>,
+}
+
+/// The object that `/alerts` gives.
+#[derive(Serialize)]
+struct AlertsAnswer<'a> {
+    relay: &'a str,
+    alerts: &'a [AlertStatus],
 }
 
 /// Seconds since the commit of the oldest unsettled event; `None` where there is none.

@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::{ConfigArgs, init, runtime};
+use crate::alert::Alerts;
 use crate::config::Config;
 use crate::failure::{Class, Failure};
 use crate::http;
@@ -71,6 +72,7 @@ async fn run_relay(
     let supervisor = Supervisor::new(config.clone(), options)?;
     let status =
         Status::new(name, supervisor.status(), supervisor.metrics(), supervisor.liveness());
+    let _alerts = Alerts::start(&config, status.clone(), supervisor.metrics());
     let _server = match listen {
         Some(listen) => Some(http::serve(listen, status).await?),
         None => None,

@@ -11,7 +11,7 @@ use super::books::Books;
 use super::outgoing::Outgoing;
 use super::poison::Poison;
 use super::publisher::Publisher;
-use super::state::{State, combine};
+use super::state::{PublicationGap, State, combine};
 use super::stop::Stop;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
@@ -365,6 +365,10 @@ impl<'a> Session<'a> {
     fn publish(&self) {
         let state = self.state();
         let oldest = self.books.held.oldest_commit_micros();
+        let gap = self.guard.coverage_lost().map(|failure| PublicationGap {
+            reason: failure.to_string(),
+            hint: failure.way_out().map(str::to_owned),
+        });
         self.relay.publisher.update(|status| {
             status.state = state;
             status.confirmed = self.books.ledger.confirmed().0;
@@ -374,6 +378,7 @@ impl<'a> Session<'a> {
             status.oldest_unacknowledged = oldest.map(Timestamp::from_micros);
             status.sinks = self.relay.outgoing.iter().map(Outgoing::status).collect();
             status.halted_events = self.relay.poison.halted_events();
+            status.publication_gap = gap;
         });
         debug!(unsettled = self.books.ledger.unsettled(), confirmed = %self.books.ledger.confirmed(), "tick");
     }

@@ -144,6 +144,8 @@ pub struct RelayStatus {
     pub sinks: Vec<SinkStatus>,
     /// The events that halt it, oldest first; a bounded number of them.
     pub halted_events: Vec<HaltedEvent>,
+    /// What the publication leaves out: while it does, idle positions are not confirmed.
+    pub publication_gap: Option<PublicationGap>,
     /// When the process began.
     pub started_at: Timestamp,
     /// How often the replication connection was made again.
@@ -177,6 +179,15 @@ pub struct BlockedDestination {
     pub destination: Option<String>,
     /// Why.
     pub reason: String,
+}
+
+/// A publication that does not give every event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PublicationGap {
+    /// What it leaves out.
+    pub reason: String,
+    /// What to type.
+    pub hint: Option<String>,
 }
 
 /// An event that can never be delivered.

@@ -29,6 +29,8 @@ pub struct SlotReport {
     pub walsender: Option<Walsender>,
     /// Transactions that hold the slot back, the oldest first; a bounded number of them.
     pub holding: Vec<HoldingTransaction>,
+    /// WAL bytes past the confirmed position that the relay has not read yet.
+    pub unread_wal_bytes: Option<u64>,
     /// Age in seconds of the oldest WAL that is not confirmed, events not read yet included; 0 where
     /// everything is confirmed.
     pub lag_seconds: Option<f64>,
