@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -16,6 +17,7 @@ use crate::config::Config;
 use crate::failure::{Class, Failure};
 use crate::http;
 use crate::relay::{Options, Stop, Supervisor};
+use crate::slot_monitor::SlotMonitor;
 use crate::status::Status;
 
 /// How long a new slot may wait for open transactions.
@@ -70,9 +72,12 @@ async fn run_relay(
     let (name, listen) = (config.name.clone(), config.http_listen);
     info!(relay = name, version = env!("CARGO_PKG_VERSION"), "starting");
     let supervisor = Supervisor::new(config.clone(), options)?;
+    let (relay, metrics) = (supervisor.status(), supervisor.metrics());
+    let monitor =
+        SlotMonitor::start(&config, supervisor.settings(), Arc::clone(&metrics), relay.clone());
     let status =
-        Status::new(name, supervisor.status(), supervisor.metrics(), supervisor.liveness());
-    let _alerts = Alerts::start(&config, status.clone(), supervisor.metrics());
+        Status::new(name, relay, monitor.reports(), Arc::clone(&metrics), supervisor.liveness());
+    let _alerts = Alerts::start(&config, status.clone(), metrics);
     let _server = match listen {
         Some(listen) => Some(http::serve(listen, status).await?),
         None => None,

@@ -4,8 +4,10 @@ use super::super::cause::{explain, holding, others, quoted};
 use super::super::facts::{Facts, Finding, Reading};
 use super::{Seen, number, slot_name};
 use crate::config::{AlertMetric as M, WAL_STATUSES};
-use crate::relay::state::{RelayStatus, State};
+use crate::lsn::Lsn;
+use crate::relay::state::RelayStatus;
 use crate::slot_monitor::{SlotFigures, SlotReport};
+use crate::status::confirmed_lag;
 
 /// Sets what the monitor knows. Figures of an earlier look are not those of now: while the monitor
 /// fails they are not known.
@@ -33,15 +35,10 @@ pub(super) fn read(facts: &mut Facts, seen: &Seen) {
     }
 }
 
-/// The monitor's figure counts for those who do not stream; the relay's own is the fresher one.
+/// The figure that the metric of this name shows, as soon as either of them knows it.
 fn lag(facts: &mut Facts, relay: &RelayStatus, report: &SlotReport) {
-    let of_slot = report.slot.as_ref().filter(|_| report.failure.is_none());
-    let of_slot = of_slot.and_then(|slot| slot.confirmed_lag_bytes);
-    let streams = !matches!(relay.state, State::Starting | State::Standby { .. });
-    let bytes = match of_slot {
-        Some(bytes) => Some(bytes),
-        None => streams.then(|| relay.confirmed_lag_bytes()),
-    };
+    let is_known = report.slot.is_some() || relay.received != Lsn::ZERO;
+    let bytes = is_known.then(|| confirmed_lag(relay, report));
     let name = slot_name(relay);
     facts.known(M::SlotConfirmedLagBytes, bytes.map(number), |shown| {
         let text = format!("{name} is {shown} of WAL behind the server");
