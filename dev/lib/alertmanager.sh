@@ -3,6 +3,7 @@
 # shellcheck shell=bash
 
 readonly ALERTMANAGER_VERSION=0.25
+readonly ALERTMANAGER_SHARE=/usr/share/prometheus/alertmanager
 readonly ALERTMANAGER_HOME=$DIST/alertmanager-$ALERTMANAGER_VERSION
 
 alertmanager_servers() { :; }
@@ -18,9 +19,9 @@ alertmanager_install() {
     install_once "Alertmanager $ALERTMANAGER_VERSION" "$ALERTMANAGER_HOME" alertmanager_download
 }
 
-# HOME gets the script `alertmanager`, the program and its C library.
+# HOME gets the script `alertmanager`, the program, its templates and its C library.
 alertmanager_download() (
-    local part=$DIST/.alertmanager.part deb
+    local part=$DIST/.alertmanager.part deb here
     trap 'rm -rf "$part"' EXIT
     rm -rf "$part"
     mkdir -p "$part/debs" "$part/unpacked" "$part/home/lib"
@@ -30,10 +31,14 @@ alertmanager_download() (
     done
     cp -a "$part"/unpacked/{,usr/}lib/*-linux-gnu*/*.so* "$part/home/lib/" 2>/dev/null || true
     mv "$part/unpacked/usr/bin/prometheus-alertmanager" "$part/home/alertmanager.elf"
+    mv "$part/unpacked$ALERTMANAGER_SHARE"/*.tmpl "$part/home/"
+    # Debian's build has their place as a constant: one of the same length means the directory it runs in.
+    here=.$(printf '%*s' $((${#ALERTMANAGER_SHARE} - 1)) '' | tr ' ' /)
+    LC_ALL=C sed -i "s|$ALERTMANAGER_SHARE|$here|g" "$part/home/alertmanager.elf"
     cat >"$part/home/alertmanager" <<'SCRIPT'
 #!/bin/sh
 home=${0%/*}
-exec "$home"/lib/ld-linux-*.so.* --library-path "$home/lib" "$home/alertmanager.elf" "$@"
+cd "$home" && exec lib/ld-linux-*.so.* --library-path lib ./alertmanager.elf "$@"
 SCRIPT
     chmod 755 "$part/home/alertmanager"
     "$part/home/alertmanager" --version

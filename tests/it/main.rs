@@ -29,4 +29,5 @@ mod rabbitmq_sink;
 mod mixed;
 mod setup;
 mod start;
+mod alerts;
 mod layering;

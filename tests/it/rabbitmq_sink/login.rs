@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pgoutbox::config::{RabbitMqConfig, TlsFiles, Sasl};
+use pgoutbox::config::{RabbitMqConfig, Sasl, TlsFiles};
 use pgoutbox::failure::{Class, Failure};
 
 use super::confirms::numbered;

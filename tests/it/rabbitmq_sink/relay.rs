@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pgoutbox::config::{AmqpUrl, RabbitMqConfig, TlsFiles, Sasl};
+use pgoutbox::config::{AmqpUrl, RabbitMqConfig, Sasl, TlsFiles};
 use pgoutbox::failure::Failure;
 use pgoutbox::metrics::{Metrics, SinkMetrics};
 use pgoutbox::outbox::{OutboxEvent, RoleSource, Shape, Transaction, Tuple};
