@@ -175,7 +175,7 @@ impl Metrics {
     /// Failed deliveries so far, by sink and reason; as many as there are series.
     pub fn failures(&self) -> Vec<FailureCount> {
         let families = self.failed.collect();
-        let series = families.iter().flat_map(|family| family.get_metric());
+        let series = families.iter().flat_map(prometheus::proto::MetricFamily::get_metric);
         let count = |series: &prometheus::proto::Metric| {
             let label = |name: &str| {
                 let label = series.get_label().iter().find(|label| label.name() == name);

@@ -87,7 +87,7 @@ async fn run_relay(
     if let Some(init) = init {
         make_what_is_missing(&config, &init, &mut stop).await?;
     }
-    supervisor.run(stop).await
+    Box::pin(supervisor.run(stop)).await
 }
 
 /// Does what `init` does, or waits for a server that is not there yet, until a stop is asked for.

@@ -196,7 +196,8 @@ fn who_holds_the_slot_back_is_the_cause_of_its_lag() {
         age_seconds: 720.0,
         ..HoldingTransaction::default()
     };
-    let slot = SlotReport { holding: vec![holder], ..report() };
+    let wal_position = Lsn::new(1000 + (3 << 30));
+    let slot = SlotReport { holding: vec![holder], wal_position, ..report() };
     let (value, finding) = known(&observe(&seen(relay(), slot)), M::SlotConfirmedLagBytes);
     assert!((value - 3.0 * 1_073_741_824.0).abs() < 1.0);
     assert_eq!(finding.headline, "slot `orders` is 3GiB of WAL behind the server");

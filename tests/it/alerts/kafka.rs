@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{Watched, annotation};
 use crate::support::{
-    Database, KafkaOptions, PrivateKafka, Relay, Server, Settings, Topics, kafka_brokers,
+    Database, KafkaOptions, PrivateKafka, Relay, SHORT, Server, Settings, Topics, kafka_brokers,
 };
 
 on_both_servers!(a10_a_halt_names_the_event_and_what_to_type);
@@ -28,12 +28,15 @@ async fn a10_a_halt_names_the_event_and_what_to_type(server: Server) {
     assert_eq!(alert["labels"]["severity"], "critical");
     assert!(annotation(&alert, "fix").contains(id), "{alert}");
     assert!(!alert.to_string().contains("secretsecret"), "a payload: {alert}");
-    let line = relay.wait_for_log(&["ERROR", "PgoutboxHalted", id], crate::support::SHORT).await;
+    let line = relay.wait_for_log(&["ERROR", "PgoutboxHalted", id], SHORT).await;
     assert!(line.contains("alert firing"), "{line}");
     let firing = relay.metric("pgoutbox_alert_firing", &[r#"alert="PgoutboxHalted""#]).await;
     assert_eq!(firing, Some(1.0));
 
     topics.configure("order", &[("max.message.bytes", "1000000")]).await;
+    // The event is refused no more, and the alert ends by itself with the relay that sent it.
+    assert!(relay.terminate(SHORT).await.success());
+    let _relay = Relay::streaming(&settings).await;
     watched.is_over("PgoutboxHalted").await;
 }
 
