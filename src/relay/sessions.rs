@@ -219,7 +219,8 @@ impl Sessions {
         if failure.class() == Class::Transient {
             warn!(%failure, "no source yet; trying again");
             if self.relay.setback.is_none() {
-                self.relay.publisher.state(State::Starting);
+                let reason = failure.to_string();
+                self.relay.publisher.state(State::Starting { reason });
             }
             return Ok(RETRY);
         }
