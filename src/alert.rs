@@ -19,4 +19,4 @@ mod bulletin;
 mod target;
 mod run;
 
-pub use run::{Alerts, Sent, send_test};
+pub use run::{Alerts, Firing, Sent, send_test};

@@ -47,6 +47,12 @@ impl Bulletin {
         !changes.is_empty()
     }
 
+    /// All that fires.
+    pub(super) fn firing(&self) -> Vec<Alert> {
+        let alerts = self.entries.values().map(|entry| &entry.alert);
+        alerts.filter(|alert| alert.ends_at.is_none()).cloned().collect()
+    }
+
     /// What someone who knows `told` has not heard yet; with `again`, also all that fires.
     pub(super) fn news(&self, told: &Told, again: bool) -> Vec<&Alert> {
         let due = self.entries.iter().filter(|(name, entry)| {

@@ -2,7 +2,7 @@
 
 use super::facts::Finding;
 use crate::config::AlertMetric;
-use crate::relay::state::{RelayStatus, SinkStatus, State};
+use crate::relay::state::{HoldsBack, RelayStatus, SinkStatus, State};
 use crate::slot_monitor::{HoldingTransaction, SlotReport};
 
 /// More names than these are counted.
@@ -22,7 +22,10 @@ pub(super) fn explain(finding: Finding, relay: &RelayStatus, slot: &SlotReport) 
         State::Standby { holder } => {
             causes.push((format!("{holder} has the slot, and this relay stands by"), None));
         }
-        State::Starting | State::Streaming | State::Stopping => {}
+        State::Starting { reason } => {
+            causes.push((format!("the relay is starting: {reason}"), None));
+        }
+        State::Streaming | State::Stopping { .. } => {}
     }
     if matches!(relay.state, State::Streaming) {
         causes.extend(
@@ -34,10 +37,19 @@ pub(super) fn explain(finding: Finding, relay: &RelayStatus, slot: &SlotReport) 
     if slot.slot.as_ref().is_some_and(|slot| !slot.active) {
         causes.push(("nobody reads the slot".to_owned(), None));
     }
+    causes.extend(relay.blocked_by.as_ref().map(|event| (holds(event), None)));
     let fix = causes.iter().find_map(|(_, fix)| fix.clone());
     let texts: Vec<String> = causes.into_iter().map(|(text, _)| text).collect();
     let fix = finding.fix.clone().or(fix);
     finding.cause(texts.join("; ")).fix(fix)
+}
+
+/// The event that nothing is confirmed past.
+fn holds(HoldsBack { event, sink, destination, .. }: &HoldsBack) -> String {
+    match sink.as_str() {
+        "" => format!("event `{event}` holds the position"),
+        sink => format!("event `{event}` to `{destination}` of sink `{sink}` holds the position"),
+    }
 }
 
 /// A sink whose broker is away.

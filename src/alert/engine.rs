@@ -48,6 +48,15 @@ enum Phase {
     },
 }
 
+impl Phase {
+    /// That of an alert which another engine fired; the next look says of it what there is to say.
+    fn firing_already(alert: &Alert) -> Self {
+        let headline = alert.annotations.get("summary").cloned().unwrap_or_default();
+        let finding = Finding::new(headline).fix(alert.annotations.get("fix").cloned());
+        Self::Firing { since: alert.starts_at, over: None, finding, value: alert.value }
+    }
+}
+
 /// What became of a rule at one step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Change {
@@ -71,6 +80,20 @@ impl Engine {
             Tracked { rule: rule.clone(), labels, phase: Phase::Inactive, value: None }
         });
         Self { tracked: tracked.collect() }
+    }
+
+    /// Takes over alerts that fire since before this engine: what it has the same rule for goes on, and
+    /// the rest is over `now`, since nobody judges it any more.
+    pub(super) fn take_over(&mut self, alerts: Vec<Alert>, now: Moment) -> Vec<Change> {
+        let change =
+            |alert: Alert| match self.tracked.iter_mut().find(|it| it.labels == alert.labels) {
+                Some(tracked) => {
+                    tracked.phase = Phase::firing_already(&alert);
+                    Change::Fired(alert)
+                }
+                None => Change::Resolved(Alert { ends_at: Some(now.time), ..alert }),
+            };
+        alerts.into_iter().map(change).collect()
     }
 
     /// Judges the facts of this moment.

@@ -116,9 +116,6 @@ fn state(facts: &mut Facts, seen: &Seen) {
     let mut finding = Finding::new(format!("no relay reads {name}"));
     if !is_run {
         finding = explain(finding, relay, slot);
-        if let (State::Starting, Some(failure)) = (&relay.state, &slot.failure) {
-            finding = finding.cause(format!("PostgreSQL cannot be asked: {failure}"));
-        }
     }
     facts.flag(M::RelayActive, is_run, finding);
 

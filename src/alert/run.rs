@@ -26,23 +26,38 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The alerts of one relay; they end when this is dropped.
 #[derive(Debug)]
 pub struct Alerts {
-    status: Status,
-    metrics: Arc<Metrics>,
+    bulletin: watch::Receiver<Bulletin>,
     tasks: Vec<JoinHandle<()>>,
 }
 
+/// Alerts that fire, for those who come next.
+#[derive(Debug, Default)]
+pub struct Firing(Vec<Alert>);
+
 impl Alerts {
-    /// Begins to judge what `status` and `metrics` show. To be called in a runtime.
-    pub fn start(config: &Config, status: Status, metrics: Arc<Metrics>) -> Self {
-        let tasks = spawn(config, &status, &metrics);
-        Self { status, metrics, tasks }
+    /// Begins to judge what `status` and `metrics` show. `firing` is what fired under the
+    /// configuration before: it goes on, or is over where there is no such rule any more. To be called
+    /// in a runtime.
+    pub fn start(config: &Config, status: Status, metrics: Arc<Metrics>, firing: Firing) -> Self {
+        let (sender, bulletin) = watch::channel(Bulletin::default());
+        let mut tasks: Vec<JoinHandle<()>> = Target::all(config)
+            .into_iter()
+            .map(|target| tokio::spawn(target.serve(bulletin.clone(), Arc::clone(&metrics))))
+            .collect();
+        let watcher = Watcher {
+            engine: engine(config),
+            observer: Observer::default(),
+            status,
+            metrics,
+            bulletin: sender,
+        };
+        tasks.push(tokio::spawn(watcher.run(firing)));
+        Self { bulletin, tasks }
     }
 
-    /// Begins anew with another configuration. What fires still fires again, as soon as it has lasted
-    /// for its time; what is not sent again ends by itself.
-    pub fn restart(&mut self, config: &Config) {
-        self.stop();
-        self.tasks = spawn(config, &self.status, &self.metrics);
+    /// What fires now.
+    pub fn firing(&self) -> Firing {
+        Firing(self.bulletin.borrow().firing())
     }
 
     /// Every rule of `config`, for when no relay says how it stands.
@@ -50,38 +65,16 @@ impl Alerts {
         let statuses = engine(config).statuses().into_iter();
         statuses.map(|status| AlertStatus { state: "unknown", ..status }).collect()
     }
-
-    fn stop(&mut self) {
-        self.tasks.drain(..).for_each(|task| task.abort());
-    }
 }
 
 impl Drop for Alerts {
     fn drop(&mut self) {
-        self.stop();
+        self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
 fn engine(config: &Config) -> Engine {
     Engine::new(&config.alerts, &config.name, config.source.slot.as_deref())
-}
-
-fn spawn(config: &Config, status: &Status, metrics: &Arc<Metrics>) -> Vec<JoinHandle<()>> {
-    let bulletin = watch::Sender::new(Bulletin::default());
-    let mut tasks: Vec<JoinHandle<()>> = Target::all(config)
-        .into_iter()
-        .map(|target| tokio::spawn(target.serve(bulletin.subscribe(), Arc::clone(metrics))))
-        .collect();
-    metrics.alerts.firing.reset();
-    let watcher = Watcher {
-        engine: engine(config),
-        observer: Observer::default(),
-        status: status.clone(),
-        metrics: Arc::clone(metrics),
-        bulletin,
-    };
-    tasks.push(tokio::spawn(watcher.run()));
-    tasks
 }
 
 struct Watcher {
@@ -93,7 +86,12 @@ struct Watcher {
 }
 
 impl Watcher {
-    async fn run(mut self) {
+    async fn run(mut self, firing: Firing) {
+        let changes = self.engine.take_over(firing.0, Moment::now());
+        changes.iter().for_each(|change| self.count(change));
+        self.bulletin.send_modify(|bulletin| {
+            bulletin.update(&changes, std::iter::empty());
+        });
         let mut ticks = interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -171,6 +171,25 @@ fn a_limit_that_is_not_drawn_nearer_to_is_over() {
     assert!(matches!(changes.as_slice(), [Change::Resolved(_)]), "{changes:?}");
 }
 
+#[test]
+fn what_fired_before_a_reload_goes_on_or_is_over() {
+    let mut before = Story::of(AlertRule { wait: Duration::ZERO, ..rule() });
+    before.see(0.0, known(11.0));
+    let firing: Vec<Alert> = before.engine.firing().collect();
+    let gone = alert("Gone");
+    let mut after = Story::of(AlertRule { wait: Duration::from_secs(100), ..rule() });
+    let now = after.begin;
+    let changes = after.engine.take_over([firing.clone(), vec![gone.clone()]].concat(), now);
+    let over = Alert { ends_at: Some(now.time), ..gone };
+    assert_eq!(changes, [Change::Fired(firing[0].clone()), Change::Resolved(over)]);
+    // It neither fires once more nor has it forgotten since when.
+    assert!(after.see(1.0, known(12.0)).is_empty());
+    assert_eq!(after.engine.firing().next().unwrap().starts_at, firing[0].starts_at);
+    after.see(2.0, known(1.0));
+    let changes = after.see(4.0, known(1.0));
+    assert!(matches!(changes.as_slice(), [Change::Resolved(_)]), "{changes:?}");
+}
+
 fn reading() -> impl Strategy<Value = Option<f64>> {
     // Whole numbers around both limits, and now and then a look that fails.
     prop_oneof![9 => (0_u8..16).prop_map(|value| Some(f64::from(value))), 1 => Just(None)]

@@ -26,7 +26,7 @@ fn without_a_section_the_defaults_are_on_and_nobody_is_told() {
     assert!(alerts.alertmanagers.is_empty() && alerts.webhook.is_none());
     let lag = rule(&alerts, "PgoutboxSlotLagSeconds");
     assert_eq!((lag.threshold, lag.clear, lag.wait), (300.0, 60.0, Duration::from_secs(30)));
-    assert_eq!(lag.runbook_url.as_deref(), Some("deploy/runbooks/slot-lag-seconds.md"));
+    assert_eq!(lag.runbook_url.as_deref(), Some("docs/runbooks/slot-lag-seconds.md"));
     assert_eq!(parse("  {}").unwrap().rules, alerts.rules);
 }
 

@@ -76,7 +76,7 @@ async fn a_server_that_cannot_be_asked_is_told(server: Server) {
 
     proxy.cut();
     watched.fires("PgoutboxMonitorDown", &["cannot be watched"]).await;
-    watched.fires("PgoutboxNoRelayActive", &["PostgreSQL cannot be asked"]).await;
+    watched.fires("PgoutboxNoRelayActive", &["the relay is starting: "]).await;
     assert_eq!(relay.get("/livez").await.unwrap().0, 200);
     proxy.resume();
     watched.is_over("PgoutboxMonitorDown").await;
