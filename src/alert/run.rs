@@ -206,3 +206,19 @@ fn test_alert(config: &Config) -> Alert {
         ends_at: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_has_every_default_rule_as_it_is() {
+        let text = "source: {postgres: {url: postgres://localhost/shop}}";
+        let config = Config::parse(text, None, &|_| None).unwrap();
+        let readme = include_str!("../../README.md");
+        for AlertStatus { name, metric, rule, severity, .. } in Alerts::rules(&config) {
+            let line = format!("| `{name}` | `{metric}` | {rule} | {severity} |");
+            assert!(readme.contains(&line), "README.md lacks: {line}");
+        }
+    }
+}

@@ -86,14 +86,14 @@ async fn a_server_that_cannot_be_asked_is_told(server: Server) {
 /// Before the loss: an open transaction keeps WAL, and there is less and less room for it.
 async fn a02_wal_that_may_be_lost_is_told_with_who_holds_it(server: Server) {
     let limits =
-        [("max_wal_size", "32MB"), ("min_wal_size", "32MB"), ("max_slot_wal_keep_size", "512MB")];
+        [("max_wal_size", "32MB"), ("min_wal_size", "32MB"), ("max_slot_wal_keep_size", "2GB")];
     let postgres = PrivatePostgres::start(server, &limits).await;
     let (watched, database) =
         (Watched::new().await, Database::create_on(&postgres.cluster(), "a02").await);
     database.create_outbox().await;
     let rules = [
         ("slot_wal_status", json!({"above": "reserved"})),
-        ("slot_safe_wal_bytes", json!({"below": "400MiB", "name": "RoomForWal"})),
+        ("slot_safe_wal_bytes", json!({"below": "1950MiB", "name": "RoomForWal"})),
         ("slot_seconds_to_exhaustion", json!({"below": "999h"})),
         ("holding_transaction_seconds", json!({"above": "1s"})),
     ];
@@ -104,13 +104,16 @@ async fn a02_wal_that_may_be_lost_is_told_with_who_holds_it(server: Server) {
     open.run("BEGIN; INSERT INTO filler VALUES ('open')").await;
     let pid = open.value("SELECT pg_backend_pid()").await.unwrap();
 
-    let fill = "INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 20000);
-                SELECT pg_switch_wal()";
+    // More than `max_wal_size` at once, and then little by little: it must not be lost.
+    let fill = |rows: usize| {
+        format!("INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, {rows})")
+    };
+    database.sql().run(&fill(150_000)).await;
+    database.sql().run("CHECKPOINT").await;
     let held = format!("transaction of pid {pid} in database `{}`", database.name());
     for name in ["PgoutboxWalStatusExtended", "PgoutboxSlotExhaustion", "RoomForWal"] {
         let alert = wait_until(name, 2 * SHORT, async || {
-            database.sql().run(fill).await;
-            database.sql().run("CHECKPOINT").await;
+            database.sql().run(&fill(100)).await;
             watched.of_name(name).await
         })
         .await;
