@@ -28,5 +28,6 @@ mod kafka_sink;
 mod rabbitmq_sink;
 mod mixed;
 mod setup;
+mod doctor;
 mod start;
 mod layering;

@@ -56,7 +56,8 @@ impl Difference {
 fn judge(Difference { seconds, half_trip }: Difference) -> Finding {
     let off = seconds.abs();
     if off - half_trip <= TOLERATED {
-        let message = format!("differs from the server's by no more than {:.3} s", off + half_trip);
+        let millis = ((off + half_trip) * 1000.0).ceil();
+        let message = format!("differs from the server's by at most {millis} ms");
         return Finding::ok("clock", message);
     }
     let side = if seconds > 0.0 { "ahead of" } else { "behind" };

@@ -11,7 +11,7 @@ const INVALID: &str = "\
 SELECT index_schema.nspname::text, index.relname::text
 FROM pg_class AS root
 JOIN pg_namespace AS schema ON schema.oid = root.relnamespace
-CROSS JOIN LATERAL pg_partition_tree(root.oid) AS part
+LEFT JOIN LATERAL pg_partition_tree(root.oid) AS part ON true
 JOIN pg_index AS entry ON entry.indrelid = part.relid OR entry.indrelid = root.oid
 JOIN pg_class AS index ON index.oid = entry.indexrelid
 JOIN pg_namespace AS index_schema ON index_schema.oid = index.relnamespace
