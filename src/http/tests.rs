@@ -1,12 +1,12 @@
 //! Requests as they go over the wire.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::watch;
 
 use super::*;
 use crate::metrics::Metrics;
 use crate::relay::liveness::Liveness;
 use crate::relay::state::RelayStatus;
+use crate::slot_monitor::SlotReport;
 
 const ANY_PORT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
@@ -14,8 +14,12 @@ const ANY_PORT: SocketAddr =
 async fn server(state: State) -> (watch::Sender<RelayStatus>, Server) {
     let (sender, relay) = watch::channel(RelayStatus { state, ..RelayStatus::default() });
     let metrics = Arc::new(Metrics::new("orders", ["events"]).unwrap());
-    let status = Status::new("orders", relay, metrics, Liveness::new());
+    let status = Status::new("orders", relay, no_reports(), metrics, Liveness::new());
     (sender, serve(ANY_PORT, status).await.unwrap())
+}
+
+fn no_reports() -> watch::Receiver<SlotReport> {
+    watch::Sender::new(SlotReport::default()).subscribe()
 }
 
 /// Everything that comes back until the server closes the connection.
@@ -53,8 +57,12 @@ async fn ready_is_streaming_or_standby() {
 
 #[tokio::test]
 async fn not_ready_says_why_and_the_way_out() {
-    let (state, server) = server(State::Starting).await;
-    check(&get_path(&server, "/readyz").await, 503, "starting\n");
+    let (state, server) = server(State::default()).await;
+    check(
+        &get_path(&server, "/readyz").await,
+        503,
+        "starting: connecting to PostgreSQL and the brokers\n",
+    );
     let reason = "event `1` is too large".to_owned();
     let halted = State::Halted { reason, hint: Some("run --skip 1".to_owned()) };
     state.send_modify(|status| status.state = halted);
@@ -120,7 +128,7 @@ async fn a_port_in_use_names_the_setting() {
     let (_state, server) = server(State::Streaming).await;
     let (_sender, relay) = watch::channel(RelayStatus::default());
     let metrics = Arc::new(Metrics::new("other", []).unwrap());
-    let status = Status::new("other", relay, metrics, Liveness::new());
+    let status = Status::new("other", relay, no_reports(), metrics, Liveness::new());
     let failure = serve(server.address(), status).await.unwrap_err();
     let text = failure.to_string();
     assert!(text.contains("`http.listen`") && text.contains("Address already in use"), "{text}");
