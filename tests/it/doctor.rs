@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::setup::{Checked, check, init};
 use crate::support::{
-    Database, EXCHANGE, PrivatePostgres, QueueKind, Rabbit, RabbitVersion, Relay, SHORT, Server, Settings,
-    Topics, kafka_brokers, typed, wait_until,
+    Database, EXCHANGE, PrivatePostgres, QueueKind, Rabbit, RabbitVersion, Relay, SHORT, Server,
+    Settings, Topics, kafka_brokers, typed, wait_until,
 };
 
 mod failover;
@@ -102,7 +102,10 @@ async fn a_healthy_relay_to_kafka_hears_nothing(server: Server) {
     let _relay = Relay::streaming(&healthy.settings).await;
     let checked = check(&healthy.settings).await;
     assert_eq!(complaints(&checked), [""; 0]);
-    assert!(checked.of("ok").iter().any(|it| it.contains("a relay of this name runs")), "{checked:?}");
+    assert!(
+        checked.of("ok").iter().any(|it| it.contains("a relay of this name runs")),
+        "{checked:?}"
+    );
 }
 
 async fn a_healthy_relay_to_rabbitmq_hears_nothing(version: RabbitVersion) {

@@ -3,10 +3,9 @@
 use super::*;
 use crate::support::{KafkaOptions, PrivateKafka};
 
-on_both_servers!(topics_that_refuse_or_lose_events_are_found);
-
-async fn topics_that_refuse_or_lose_events_are_found(server: Server) {
-    let healthy = Healthy::new(server).await;
+#[tokio::test(flavor = "multi_thread")]
+async fn topics_that_refuse_or_lose_events_are_found() {
+    let healthy = Healthy::new(Server::Newest).await;
     for (setting, value, words) in [
         ("max.message.bytes", "100000", "can never be delivered"),
         ("retention.ms", "60000", "deleted before anybody has read it"),

@@ -2,10 +2,9 @@
 
 use super::*;
 
-on_both_servers!(routes_that_part_an_aggregate_are_found);
-
-async fn routes_that_part_an_aggregate_are_found(server: Server) {
-    let healthy = Healthy::new(server).await;
+#[tokio::test(flavor = "multi_thread")]
+async fn routes_that_part_an_aggregate_are_found() {
+    let healthy = Healthy::new(Server::Newest).await;
     let topic = healthy.topics.name("order");
     let other = healthy.topics.name("other");
     healthy.topics.create("other", 1, 1, &[]).await;
