@@ -13,6 +13,7 @@ mod size;
 mod topics;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::sinks::{self, Known, Trial};
 use crate::config::{
@@ -24,6 +25,9 @@ use crate::replication::preflight::Finding;
 use crate::routing::Destination;
 use crate::sink::kafka::facts;
 use crate::sink::rabbitmq::management;
+
+/// How long reading rows may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Topics whose settings are read.
 const MAX_TOPICS: usize = 200;
@@ -124,7 +128,10 @@ impl Surveyed<'_> {
             let session = postgres::connect(&settings, "pgoutbox check").await?;
             rows::destinations(self.config, self.index, &session).await
         };
-        match read.await {
+        let read = tokio::time::timeout(PATIENCE, read).await.unwrap_or_else(|_| {
+            Err(Failure::transient(format!("no answer within {} s", PATIENCE.as_secs())))
+        });
+        match read {
             Ok(found) => Ok(found),
             Err(failure) if failure.class() == Class::Configuration => Err(failure),
             // A table or a grant that is missing has its own line.

@@ -6,17 +6,21 @@ use crate::failure::Failure;
 use crate::postgres::{Host, Settings};
 use crate::replication::slot::SlotInfo;
 
-// Without `pg_read_all_stats` a walsender's state cannot be seen; a standby's slot can.
+// A walsender that serves neither a logical slot nor an archive of WAL. Without `pg_read_all_stats`
+// its state cannot be seen; the standby's slot can.
 const STANDBYS: &str = "\
 SELECT current_setting('server_version_num')::integer >= 170000,
-       EXISTS (
-         SELECT FROM pg_stat_replication AS sender
-         LEFT JOIN pg_replication_slots AS slot ON slot.active_pid = sender.pid
-         WHERE sender.state = 'streaming' AND slot.slot_type IS DISTINCT FROM 'logical'),
        coalesce(current_setting('synchronized_standby_slots', true), ''),
        ARRAY(
-         SELECT slot_name::text FROM pg_replication_slots
-         WHERE slot_type = 'physical' AND active AND NOT temporary ORDER BY 1)";
+         SELECT coalesce(slot.slot_name::text, '')
+         FROM pg_stat_replication AS sender
+         LEFT JOIN pg_replication_slots AS slot ON slot.active_pid = sender.pid
+         WHERE slot.slot_type IS DISTINCT FROM 'logical'
+           AND slot.temporary IS NOT TRUE
+           AND (sender.state = 'streaming' OR slot.slot_type = 'physical')
+           AND coalesce(sender.application_name, '')
+               NOT IN ('pg_receivewal', 'barman_receive_wal', 'pg_basebackup')
+         ORDER BY 1)";
 
 pub(super) async fn ask(
     context: &Context<'_>,
@@ -26,14 +30,13 @@ pub(super) async fn ask(
         return Ok(Vec::new());
     };
     let row = context.session.query_one("reading the standbys", STANDBYS, &[]).await?;
-    let (is_known, is_streamed): (bool, bool) = (row.get(0), row.get(1));
-    let (waits_for, theirs): (String, Vec<String>) = (row.get(2), row.get(3));
-    let has_standby = is_streamed || !theirs.is_empty();
-    if !is_known || !has_standby {
+    let (is_known, waits_for): (bool, String) = (row.get(0), row.get(1));
+    let standbys: Vec<String> = row.get(2);
+    if !is_known || standbys.is_empty() {
         return Ok(Vec::new());
     }
     let found = if slot.failover {
-        waits_for.is_empty().then(|| ahead(&theirs))
+        waits_for.is_empty().then(|| ahead(&standbys))
     } else {
         Some(left_behind(context.settings, name))
     };
@@ -60,8 +63,11 @@ fn left_behind(settings: &Settings, name: &str) -> Finding {
 }
 
 /// The relay may deliver what a standby does not have yet, and after a promotion never has.
+/// `standbys` are their slots, empty for one that has none.
 fn ahead(standbys: &[String]) -> Finding {
-    let names = if standbys.is_empty() { "…".to_owned() } else { standbys.join(", ") };
+    let slots: Vec<&str> =
+        standbys.iter().map(String::as_str).filter(|it| !it.is_empty()).collect();
+    let names = if slots.is_empty() { "…".to_owned() } else { slots.join(", ") };
     Finding::warning(
         "`synchronized_standby_slots`",
         "is empty: the relay may deliver events that a standby does not have yet, and that are gone \
