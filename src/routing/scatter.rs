@@ -59,7 +59,7 @@ fn within(key: &Key<'_>, place: &Place<'_>) -> Vec<Scatter> {
         return Vec::new();
     }
     let by_topic = place.unsteady(key, topic).map(|name| topic_depends(key, place, topic, name));
-    let default = key.default_message_key();
+    let default = key::default_message_key();
     let message_key = message_key.as_ref().unwrap_or(&default);
     let by_key =
         place.unsteady(key, message_key).map(|name| key_depends(key, place, message_key, name));

@@ -66,13 +66,6 @@ impl<'a> Key<'a> {
         format!("{}.{}", self.table.schema, self.table.table)
     }
 
-    /// What a route has that names no key.
-    #[expect(clippy::unused_self, reason = "it stands beside the better one")]
-    pub(super) fn default_message_key(&self) -> TemplateText {
-        let part = TemplatePart::Placeholder(Role::AggregateId.name().to_owned());
-        TemplateText { parts: vec![part], location: Location::default() }
-    }
-
     /// A message key that is a function of the ordering key, and has as many values as it can.
     pub(super) fn good_message_key(&self) -> String {
         if self.table.order_by.is_empty() {
@@ -81,6 +74,12 @@ impl<'a> Key<'a> {
         let parts: Vec<String> = self.names().iter().map(|name| format!("${{{name}}}")).collect();
         parts.join("-")
     }
+}
+
+/// The message key of a route that names none.
+pub(super) fn default_message_key() -> TemplateText {
+    let part = TemplatePart::Placeholder(Role::AggregateId.name().to_owned());
+    TemplateText { parts: vec![part], location: Location::default() }
 }
 
 /// For messages.
