@@ -113,3 +113,6 @@ impl Growth {
         least.max(self.interval * looks)
     }
 }
+
+#[cfg(test)]
+mod tests;
