@@ -220,3 +220,6 @@ fn room_left(room: &Room, look: &Look) -> Option<i64> {
     };
     Some(i64::try_from(left).unwrap_or(i64::MAX))
 }
+
+#[cfg(test)]
+mod tests;
