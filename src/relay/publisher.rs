@@ -23,7 +23,7 @@ impl Publisher {
         let started_at = Timestamp::now();
         let status = watch::Sender::new(RelayStatus { slot, started_at, ..RelayStatus::default() });
         let publisher = Self { status, metrics, liveness };
-        publisher.show_state(&State::Starting);
+        publisher.show_state(&State::default());
         publisher
     }
 

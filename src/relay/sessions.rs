@@ -219,16 +219,16 @@ impl Sessions {
         if failure.class() == Class::Transient {
             warn!(%failure, "no source yet; trying again");
             if self.relay.setback.is_none() {
-                self.relay.publisher.state(State::Starting);
+                let reason = failure.to_string();
+                self.relay.publisher.state(State::Starting { reason });
             }
             return Ok(RETRY);
         }
         if !self.has_streamed || self.relay.exit_on_halt {
             return Err(failure);
         }
-        let hint = failure.way_out().map(str::to_owned);
-        error!(%failure, hint = hint.as_deref().unwrap_or(""), "halted");
-        self.relay.publisher.state(State::Halted { reason: failure.to_string(), hint });
+        error!(%failure, hint = failure.way_out().unwrap_or(""), "halted");
+        self.relay.publisher.state(State::halted(&failure));
         Ok(HALTED)
     }
 

@@ -6,16 +6,19 @@
 
 use serde::{Serialize, Serializer};
 
+use crate::failure::Failure;
 use crate::lsn::Lsn;
 use crate::timestamp::Timestamp;
 
 /// The state of one relay.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum State {
     /// Not streaming yet, or again after a connection was lost.
-    #[default]
-    Starting,
+    Starting {
+        /// What it does, or what has failed and is tried again.
+        reason: String,
+    },
     /// Everything but the slot was checked; another relay holds it.
     Standby {
         /// Who holds the slot, as PostgreSQL shows it.
@@ -35,8 +38,17 @@ pub enum State {
         /// What to type.
         hint: Option<String>,
     },
-    /// A stop was asked for: what is with the brokers is waited for.
-    Stopping,
+    /// A stop was asked for, or a reload: what is with the brokers is waited for.
+    Stopping {
+        /// What is waited for.
+        reason: String,
+    },
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Starting { reason: "connecting to PostgreSQL and the brokers".to_owned() }
+    }
 }
 
 impl State {
@@ -44,15 +56,21 @@ impl State {
     pub const NAMES: [&'static str; 6] =
         ["starting", "standby", "streaming", "blocked", "halted", "stopping"];
 
+    /// Somebody must act on this.
+    pub fn halted(failure: &Failure) -> Self {
+        let hint = failure.way_out().map(str::to_owned);
+        Self::Halted { reason: failure.to_string(), hint }
+    }
+
     /// The state's name: in metrics, logs and `/status`.
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Starting => "starting",
+            Self::Starting { .. } => "starting",
             Self::Standby { .. } => "standby",
             Self::Streaming => "streaming",
             Self::Blocked { .. } => "blocked",
             Self::Halted { .. } => "halted",
-            Self::Stopping => "stopping",
+            Self::Stopping { .. } => "stopping",
         }
     }
 
@@ -65,8 +83,11 @@ impl State {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Standby { holder } => Some(holder),
-            Self::Blocked { reason } | Self::Halted { reason, .. } => Some(reason),
-            Self::Starting | Self::Streaming | Self::Stopping => None,
+            Self::Starting { reason }
+            | Self::Blocked { reason }
+            | Self::Halted { reason, .. }
+            | Self::Stopping { reason } => Some(reason),
+            Self::Streaming => None,
         }
     }
 
@@ -74,11 +95,11 @@ impl State {
     const fn rank(&self) -> u8 {
         match self {
             Self::Streaming => 0,
-            Self::Starting => 1,
+            Self::Starting { .. } => 1,
             Self::Standby { .. } => 2,
             Self::Blocked { .. } => 3,
             Self::Halted { .. } => 4,
-            Self::Stopping => 5,
+            Self::Stopping { .. } => 5,
         }
     }
 
@@ -140,11 +161,13 @@ pub struct RelayStatus {
     pub window_bytes: u64,
     /// Commit time of the oldest unsettled event.
     pub oldest_unacknowledged: Option<Timestamp>,
+    /// The event that holds the confirmed position back; `None` where nothing is unsettled.
+    pub blocked_by: Option<HoldsBack>,
     /// The sinks, in the configuration's order.
     pub sinks: Vec<SinkStatus>,
     /// The events that halt it, oldest first; a bounded number of them.
     pub halted_events: Vec<HaltedEvent>,
-    /// When the process began.
+    /// When it began with the configuration in force.
     pub started_at: Timestamp,
     /// How often the replication connection was made again.
     pub reconnects: u64,
@@ -155,6 +178,21 @@ impl RelayStatus {
     pub const fn confirmed_lag_bytes(&self) -> u64 {
         self.received.bytes_since(self.confirmed)
     }
+}
+
+/// The oldest event that is not settled: nothing past it is confirmed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HoldsBack {
+    /// The row's id as text.
+    pub event: String,
+    /// The sink it goes to; empty where it has none.
+    pub sink: String,
+    /// Where to within the sink.
+    pub destination: String,
+    /// When it was committed.
+    pub committed_at: Timestamp,
+    /// Why it is not settled, where there is more to say than that it is under way.
+    pub reason: Option<String>,
 }
 
 /// One sink as `/status` shows it.
@@ -206,6 +244,10 @@ mod tests {
         State::Halted { reason: reason.to_owned(), hint: hint.map(str::to_owned) }
     }
 
+    fn stopping() -> State {
+        State::Stopping { reason: "1 event".to_owned() }
+    }
+
     fn standby() -> State {
         State::Standby { holder: "pid 7".to_owned() }
     }
@@ -214,11 +256,11 @@ mod tests {
     fn the_weightiest_state_wins_whatever_the_order() {
         let by_weight = [
             State::Streaming,
-            State::Starting,
+            State::default(),
             standby(),
             blocked("topic `a`"),
             halted("event `1`", None),
-            State::Stopping,
+            stopping(),
         ];
         for (index, heavier) in by_weight.iter().enumerate() {
             for lighter in &by_weight[..index] {
@@ -244,7 +286,7 @@ mod tests {
     #[test]
     fn only_streaming_and_standby_are_ready() {
         assert!(State::Streaming.is_ready() && standby().is_ready());
-        for state in [State::Starting, blocked("x"), halted("x", None), State::Stopping] {
+        for state in [State::default(), blocked("x"), halted("x", None), stopping()] {
             assert!(!state.is_ready(), "{}", state.name());
         }
     }

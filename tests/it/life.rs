@@ -1,7 +1,11 @@
 //! A relay's life: how it stops, what it survives, and what it says about itself meanwhile.
 
 mod faults;
+mod figures;
+mod health;
 mod idle;
+mod rate;
+mod reload;
 mod standby;
 mod stop;
 
