@@ -52,6 +52,16 @@ impl Watcher {
         }
     }
 
+    /// Goes on with another configuration.
+    pub(super) fn configure(&mut self, config: MonitorConfig, role: &str) {
+        if config.interval != self.config.interval {
+            *self = Self::new(config, role);
+        } else {
+            role.clone_into(&mut self.role);
+            self.config = config;
+        }
+    }
+
     /// Takes the look's positions in, and tells whether the WAL's files must be looked at too: for
     /// this position.
     pub(super) fn wants_files(
