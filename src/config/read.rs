@@ -47,6 +47,7 @@ pub(super) fn config(root: &Field<'_>) -> Result<Config, ConfigError> {
             .unwrap_or_else(|| Some(SocketAddr::from(([127, 0, 0, 1], 7432)))),
         monitor: fields.read("monitor", monitor::monitor)?.unwrap_or_default(),
         file: None,
+        inputs: Vec::new(),
         source,
         sinks,
     })
