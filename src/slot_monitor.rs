@@ -106,6 +106,12 @@ impl Job {
         Self { config: config.monitor.clone(), settings, application_name, metrics, relay }
     }
 
+    /// Whether positions and looks of the job `before` can be compared with this one's.
+    fn continues(&self, before: &Self) -> bool {
+        let server = |job: &Self| (job.settings.host.clone(), job.settings.port);
+        server(self) == server(before) && self.config.interval == before.config.interval
+    }
+
     async fn connect(&self) -> Result<Looker, Failure> {
         let session = postgres::connect(&self.settings, &self.application_name).await?;
         Looker::new(session).await
@@ -129,15 +135,21 @@ impl Monitor {
 
     /// Works until nobody has a job for it.
     async fn run(mut self, mut jobs: watch::Receiver<Job>) {
+        let mut job = jobs.borrow_and_update().clone();
         loop {
-            let job = jobs.borrow_and_update().clone();
-            self.watcher.configure(job.config.clone(), &job.settings.user);
             tokio::select! {
                 () = self.work(&job) => {}
                 changed = jobs.changed() => if changed.is_err() {
                     return;
                 }
             }
+            let next = jobs.borrow_and_update().clone();
+            if next.continues(&job) {
+                self.watcher.configure(next.config.clone(), &next.settings.user);
+            } else {
+                self.watcher = Watcher::new(next.config.clone(), &next.settings.user);
+            }
+            job = next;
         }
     }
 

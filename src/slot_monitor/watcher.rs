@@ -52,14 +52,10 @@ impl Watcher {
         }
     }
 
-    /// Goes on with another configuration.
+    /// Goes on with another configuration of the same interval.
     pub(super) fn configure(&mut self, config: MonitorConfig, role: &str) {
-        if config.interval != self.config.interval {
-            *self = Self::new(config, role);
-        } else {
-            role.clone_into(&mut self.role);
-            self.config = config;
-        }
+        role.clone_into(&mut self.role);
+        self.config = config;
     }
 
     /// Takes the look's positions in, and tells whether the WAL's files must be looked at too: for
@@ -72,10 +68,10 @@ impl Watcher {
     ) -> Option<Lsn> {
         let slot = own_slot(look, relay);
         let restart = slot.and_then(Slot::restart_lsn);
-        self.ages.look(now, look.wal_position);
-        self.slot_growth.look(now, look.wal_position, restart);
-        self.server_growth.look(now, look.wal_position, look.oldest_restart_lsn);
         let confirmed = slot.and_then(Slot::confirmed_flush_lsn);
+        self.ages.look(now, look.wal_position);
+        self.slot_growth.look(now, look.wal_position, restart, confirmed);
+        self.server_growth.look(now, look.wal_position, look.oldest_restart_lsn, None);
         let is_for_size = matches!(self.config.wal_volume, Some(WalVolume::Size(_)));
         let is_for_age = confirmed.is_some_and(|confirmed| {
             matches!(self.ages.of(now, confirmed), Age::AtLeast(_))

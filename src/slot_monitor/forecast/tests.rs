@@ -13,6 +13,8 @@ struct Server {
     now: Duration,
     position: u64,
     kept_from: u64,
+    /// `None`: it is as good as read.
+    confirmed: Option<u64>,
     limit: u64,
 }
 
@@ -24,6 +26,7 @@ impl Server {
             now: Duration::from_secs(1000),
             position: start,
             kept_from: start,
+            confirmed: None,
             limit,
         }
     }
@@ -34,9 +37,11 @@ impl Server {
 
     /// Writes `bytes` within one interval and looks.
     fn write(&mut self, bytes: u64) -> Option<f64> {
-        self.now += INTERVAL;
+        self.now += self.growth.interval;
         self.position += bytes;
-        self.growth.look(self.now, Lsn::new(self.position), Some(Lsn::new(self.kept_from)));
+        let kept_from = Some(Lsn::new(self.kept_from));
+        let confirmed = self.confirmed.map(Lsn::new);
+        self.growth.look(self.now, Lsn::new(self.position), kept_from, confirmed);
         self.growth.seconds_until_full(self.room())
     }
 
@@ -74,6 +79,27 @@ fn growth_that_stops_moves_the_end_away_and_then_has_none() {
     assert!(gone <= 18, "after {gone} looks");
     assert!(told[..gone].is_sorted(), "{told:?}");
     assert!(told[gone..].iter().all(Option::is_none), "{told:?}");
+}
+
+/// With looks every second, the first step of `restart_lsn` takes many of them.
+#[test]
+fn a_slot_that_is_read_is_not_judged_before_its_first_step() {
+    let mut server = Server::new(1000 * MIB);
+    server.growth = Growth::new(Duration::from_secs(1));
+    server.confirmed = Some(server.position);
+    for look in 1..200 {
+        if look % 15 == 0 {
+            server.catch_up();
+        }
+        server.confirmed = Some(server.position);
+        assert_eq!(server.write(MIB), None, "look {look}");
+    }
+
+    let mut stuck = Server::new(1000 * MIB);
+    stuck.growth = Growth::new(Duration::from_secs(1));
+    stuck.confirmed = Some(stuck.position);
+    let told: Vec<_> = (0..6).map(|_| stuck.write(MIB)).collect();
+    assert_eq!(told[5], Some(994.0));
 }
 
 /// Checkpoints and autovacuum write a little in a quiet database.
@@ -154,7 +180,7 @@ fn another_servers_positions_begin_anew() {
 fn a_slot_that_keeps_nothing_has_no_end() {
     let mut growth = Growth::new(INTERVAL);
     for look in 1..50_u32 {
-        growth.look(INTERVAL * look, Lsn::new(u64::from(look) * MIB), None);
+        growth.look(INTERVAL * look, Lsn::new(u64::from(look) * MIB), None, None);
         assert_eq!(growth.seconds_until_full(1000), None);
     }
 }
@@ -163,7 +189,7 @@ fn a_slot_that_keeps_nothing_has_no_end() {
 fn samples_are_bounded_however_short_the_interval() {
     let mut growth = Growth::new(Duration::from_millis(100));
     for look in 1..5000_u32 {
-        growth.look(Duration::from_millis(100) * look, Lsn::new(look.into()), None);
+        growth.look(Duration::from_millis(100) * look, Lsn::new(look.into()), None, None);
     }
     assert!(growth.samples.len() <= 902, "{}", growth.samples.len());
 }
