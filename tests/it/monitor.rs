@@ -3,6 +3,7 @@
 mod figures;
 mod danger;
 mod forecast;
+mod away;
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::support::{Database, PrivatePostgres, Relay, SHORT, Server, Settings, 
 const INTERVAL: &str = "200ms";
 
 /// The report that `/status` shows, once there is one of which `is_it` holds.
-async fn report(relay: &Relay, what: &str, mut is_it: impl FnMut(&Value) -> bool) -> Value {
+async fn wait_report(relay: &Relay, what: &str, mut is_it: impl FnMut(&Value) -> bool) -> Value {
     wait_until(what, SHORT, async || {
         let report = relay.status().await?["monitor"].take();
         (report["looked_at"].is_string() && is_it(&report)).then_some(report)
@@ -33,7 +34,7 @@ fn has_line(report: &Value, list: &str, words: &[&str]) -> bool {
 struct Stuck {
     relay: Relay,
     database: Database,
-    _postgres: PrivatePostgres,
+    postgres: PrivatePostgres,
 }
 
 impl Stuck {
@@ -50,7 +51,7 @@ impl Stuck {
             .with("monitor", serde_json::json!({"interval": interval}))
             .with("sinks", serde_json::json!({"events": {"kafka": {"brokers": ["127.0.0.1:1"]}}}));
         Relay::init(&settings, &database.admin_url());
-        Self { relay: Relay::start(&settings), database, _postgres: postgres }
+        Self { relay: Relay::start(&settings), database, postgres }
     }
 
     /// Commits about this much WAL that is none of the outbox's.
@@ -60,7 +61,7 @@ impl Stuck {
     }
 
     async fn report(&self, what: &str, is_it: impl FnMut(&Value) -> bool) -> Value {
-        report(&self.relay, what, is_it).await
+        wait_report(&self.relay, what, is_it).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! A slot on its way to being lost (A02), and a walsender that commits wait for.
 
-use super::{INTERVAL, MIB, Stuck, has_line, report};
+use super::{INTERVAL, MIB, Stuck, has_line, wait_report};
 use crate::support::{Database, PrivatePostgres, Relay, SHORT, Server, Settings};
 
 on_both_servers!(
@@ -56,13 +56,13 @@ async fn a_synchronous_walsender_is_an_error(server: Server) {
 
     names("*").await;
     let danger = ["synchronous_standby_names", "commits wait"];
-    report(&relay, "a warning", |report| has_line(report, "warnings", &danger)).await;
+    wait_report(&relay, "a warning", |report| has_line(report, "warnings", &danger)).await;
     let error = ["\"level\":\"ERROR\"", danger[0], danger[1]];
     relay.wait_for_log(&error, SHORT).await;
     let metric = "pgoutbox_walsender_synchronous";
     assert_eq!(relay.metric(metric, &[]).await, Some(1.0));
 
     names("").await;
-    report(&relay, "no warning", |report| !has_line(report, "warnings", &danger)).await;
+    wait_report(&relay, "no warning", |report| !has_line(report, "warnings", &danger)).await;
     assert_eq!(relay.metric(metric, &[]).await, Some(0.0));
 }

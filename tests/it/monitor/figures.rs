@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{INTERVAL, Stuck, has_line, report};
+use super::{INTERVAL, Stuck, has_line, wait_report};
 use crate::support::{Database, Relay, SHORT, Server, Settings};
 
 on_both_servers!(
@@ -31,7 +31,7 @@ async fn a_role_with_pg_monitor_sees_everything(server: Server) {
     let walsender = database.walsender().await.unwrap();
 
     // Other tests write on this server: it is never quite confirmed.
-    let report = report(&relay, "a walsender that has sent", |report| {
+    let report = wait_report(&relay, "a walsender that has sent", |report| {
         report["walsender"]["flush_lag_bytes"].is_u64()
             && report["lag_seconds"].as_f64().is_some_and(|lag| lag < 5.0)
     })
@@ -78,7 +78,7 @@ async fn a_role_without_pg_monitor_is_told_what_it_lacks(server: Server) {
     let name = database.name();
     let relay = Relay::streaming(&settings).await;
     let grant = format!("GRANT pg_monitor TO \"{name}\"");
-    let found = report(&relay, "a walsender", |report| report["walsender"].is_object()).await;
+    let found = wait_report(&relay, "a walsender", |report| report["walsender"].is_object()).await;
     assert!(has_line(&found, "missing", &["sync_state", "transactions", &grant]), "{found}");
     assert!(has_line(&found, "missing", &["pg_ls_waldir", &grant]), "{found}");
     assert_eq!(found["walsender"]["sync_state"], json!(null));
@@ -93,7 +93,7 @@ async fn a_role_without_pg_monitor_is_told_what_it_lacks(server: Server) {
     );
 
     database.sql().run(&grant).await;
-    report(&relay, "all figures", |report| {
+    wait_report(&relay, "all figures", |report| {
         !has_line(report, "missing", &["GRANT"]) && report["walsender"]["sync_state"] == "async"
     })
     .await;
