@@ -23,6 +23,7 @@ mod checked;
 mod cases;
 mod connection;
 mod life;
+mod monitor;
 mod events;
 mod kafka_sink;
 mod rabbitmq_sink;

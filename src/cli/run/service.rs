@@ -6,7 +6,6 @@
 
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
@@ -29,7 +28,7 @@ struct Ready {
 /// What watches over a relay, for as long as this lives.
 struct Watch {
     status: Status,
-    _monitor: SlotMonitor,
+    monitor: SlotMonitor,
 }
 
 /// A relay with what stays when the next takes over.
@@ -73,13 +72,24 @@ impl Watch {
     /// Watches over a relay from before it runs: a halt at its start is worth to be seen too.
     fn start(ready: &Ready) -> Self {
         let Ready { config, supervisor } = ready;
-        let (relay, metrics) = (supervisor.status(), supervisor.metrics());
-        let monitor =
-            SlotMonitor::start(config, supervisor.settings(), Arc::clone(&metrics), relay.clone());
-        let (name, reports) = (config.name.clone(), monitor.reports());
-        let status = Status::new(name, relay, reports, metrics, supervisor.liveness());
-        Self { status, _monitor: monitor }
+        let (settings, metrics) = (supervisor.settings(), supervisor.metrics());
+        let monitor = SlotMonitor::start(config, settings, metrics, supervisor.status());
+        Self { status: status(ready, &monitor), monitor }
     }
+
+    /// Watches over the next relay, with what was seen so far.
+    fn turn_to(&mut self, ready: &Ready) {
+        let Ready { config, supervisor } = ready;
+        let (settings, metrics) = (supervisor.settings(), supervisor.metrics());
+        self.monitor.turn_to(config, settings, metrics, supervisor.status());
+        self.status = status(ready, &self.monitor);
+    }
+}
+
+fn status(Ready { config, supervisor }: &Ready, monitor: &SlotMonitor) -> Status {
+    let (relay, reports) = (supervisor.status(), monitor.reports());
+    let (metrics, liveness) = (supervisor.metrics(), supervisor.liveness());
+    Status::new(config.name.clone(), relay, reports, metrics, liveness)
 }
 
 impl Service {
@@ -107,7 +117,7 @@ impl Service {
                 End::Stopped => return Ok(()),
                 End::Next(next) => ready = *next,
             }
-            drop(std::mem::replace(&mut watch, Watch::start(&ready)));
+            watch.turn_to(&ready);
             reloads.show(&ready.supervisor);
             info!("the configuration was read again and is in force");
             if ready.config.http_listen == listen {
