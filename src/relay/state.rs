@@ -167,6 +167,8 @@ pub struct RelayStatus {
     pub sinks: Vec<SinkStatus>,
     /// The events that halt it, oldest first; a bounded number of them.
     pub halted_events: Vec<HaltedEvent>,
+    /// What the publication leaves out: while it does, idle positions are not confirmed.
+    pub publication_gap: Option<PublicationGap>,
     /// When it began with the configuration in force.
     pub started_at: Timestamp,
     /// How often the replication connection was made again.
@@ -215,6 +217,15 @@ pub struct BlockedDestination {
     pub destination: Option<String>,
     /// Why.
     pub reason: String,
+}
+
+/// A publication that does not give every event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PublicationGap {
+    /// What it leaves out.
+    pub reason: String,
+    /// What to type.
+    pub hint: Option<String>,
 }
 
 /// An event that can never be delivered.

@@ -31,4 +31,5 @@ mod mixed;
 mod setup;
 mod doctor;
 mod start;
+mod alerts;
 mod layering;

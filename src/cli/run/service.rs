@@ -6,12 +6,14 @@
 
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
 use super::rotation::Rotation;
 use super::signals::{Ask, Asked};
+use crate::alert::{Alerts, Firing};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::http;
@@ -29,6 +31,7 @@ struct Ready {
 struct Watch {
     status: Status,
     monitor: SlotMonitor,
+    alerts: Alerts,
 }
 
 /// A relay with what stays when the next takes over.
@@ -73,16 +76,21 @@ impl Watch {
     fn start(ready: &Ready) -> Self {
         let Ready { config, supervisor } = ready;
         let (settings, metrics) = (supervisor.settings(), supervisor.metrics());
-        let monitor = SlotMonitor::start(config, settings, metrics, supervisor.status());
-        Self { status: status(ready, &monitor), monitor }
+        let monitor =
+            SlotMonitor::start(config, settings, Arc::clone(&metrics), supervisor.status());
+        let status = status(ready, &monitor);
+        let alerts = Alerts::start(config, status.clone(), metrics, Firing::default());
+        Self { status, monitor, alerts }
     }
 
     /// Watches over the next relay, with what was seen so far.
     fn turn_to(&mut self, ready: &Ready) {
         let Ready { config, supervisor } = ready;
         let (settings, metrics) = (supervisor.settings(), supervisor.metrics());
-        self.monitor.turn_to(config, settings, metrics, supervisor.status());
+        self.monitor.turn_to(config, settings, Arc::clone(&metrics), supervisor.status());
         self.status = status(ready, &self.monitor);
+        let firing = self.alerts.firing();
+        self.alerts = Alerts::start(config, self.status.clone(), metrics, firing);
     }
 }
 
