@@ -31,6 +31,29 @@ async fn an_alert_is_sent_again_and_its_end_once() {
     assert_eq!(scene.documents("resolved", "PgoutboxPublicationGap").len(), 1);
 }
 
+/// What fires goes on over a reload, and is over with the reload that takes its rule away.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alert_outlives_a_reload_and_not_its_rule() {
+    let scene = Scene::new().await;
+    let with = |rules: Value| scene.settings.clone().with("alerts.rules", rules);
+    let rule = json!({"above": 0, "name": "SomebodyReads"});
+    let mut relay = Relay::streaming(&with(json!([{"slot_active": rule}]))).await;
+    let firing = || scene.documents("firing", "SomebodyReads");
+    let first = wait_until("the alert", SHORT, async || firing().pop()).await;
+
+    relay.reload(&with(json!([{"slot_active": rule}, {"halted": {"for": "1s"}}])));
+    relay.wait_for_log(&["read again and is in force"], SHORT).await;
+    let before = firing().len();
+    wait_until("the alert again", SHORT, async || (firing().len() > before).then_some(())).await;
+    assert!(firing().iter().all(|alert| alert["starts_at"] == first["starts_at"]));
+    assert!(scene.documents("resolved", "SomebodyReads").is_empty());
+
+    relay.reload(&with(json!([])));
+    let over = || scene.documents("resolved", "SomebodyReads");
+    wait_until("its end", SHORT, async || over().pop()).await;
+    scene.watched.is_over("SomebodyReads").await;
+}
+
 /// A target that is away or refuses costs neither the others nor the relay anything, is tried again,
 /// and is told how things stand.
 #[tokio::test(flavor = "multi_thread")]
