@@ -102,7 +102,7 @@ impl Target {
         };
         let peer = Peer { url, name: self.kind(), login: login.as_ref(), tls };
         let status = peer.post_json(path, body.into()).await?.status;
-        debug!(target = self.kind(), address = shown, alerts = alerts.len(), %status, "notified");
+        debug!(receiver = self.kind(), address = shown, alerts = alerts.len(), %status, "notified");
         if status.is_success() { Ok(()) } else { Err(SendError::Refused(status.as_u16())) }
     }
 
@@ -168,12 +168,12 @@ impl Trouble {
         self.said = Some(Instant::now());
         let (kind, address, tries) = (target.kind(), target.shown(), self.failures);
         let error = chain(error);
-        warn!(target = kind, address, tries, error, "alerts are not taken; trying again");
+        warn!(receiver = kind, address, tries, error, "alerts are not taken; trying again");
     }
 
     fn is_over(&mut self, target: &Target) {
         if self.failures > 0 {
-            info!(target = target.kind(), address = target.shown(), "alerts are taken again");
+            info!(receiver = target.kind(), address = target.shown(), "alerts are taken again");
             *self = Self::default();
         }
     }

@@ -7,6 +7,8 @@ mod rabbitmq;
 mod slot;
 mod targets;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::support::{PrivateAlertmanager, SHORT, Settings, wait_until};
@@ -48,7 +50,11 @@ impl Watched {
 
     /// Waits until it fires no more.
     async fn is_over(&self, name: &str) {
-        wait_until(&format!("the end of {name}"), 2 * SHORT, async || {
+        self.is_over_within(name, 2 * SHORT).await;
+    }
+
+    async fn is_over_within(&self, name: &str, deadline: Duration) {
+        wait_until(&format!("the end of {name}"), deadline, async || {
             self.of_name(name).await.is_none().then_some(())
         })
         .await;

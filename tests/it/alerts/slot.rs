@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Watched, annotation};
 use crate::support::{
-    Database, PrivatePostgres, Process, Proxy, Relay, SHORT, Server, Settings, wait_until,
+    Database, PrivatePostgres, Process, Proxy, Relay, SHORT, Server, Settings, Sql, wait_until,
 };
 
 on_both_servers!(
@@ -15,6 +15,8 @@ on_both_servers!(
     a_publication_that_leaves_the_table_out_is_told,
     a_server_that_cannot_be_asked_is_told,
     a02_wal_that_may_be_lost_is_told_with_who_holds_it,
+    a02_wal_that_the_next_checkpoint_may_remove_is_told,
+    wal_that_nothing_limits_and_a_disk_that_it_fills_are_told,
     a_synchronous_walsender_is_told,
 );
 
@@ -95,42 +97,135 @@ async fn a02_wal_that_may_be_lost_is_told_with_who_holds_it(server: Server) {
         ("slot_wal_status", json!({"above": "reserved"})),
         ("slot_safe_wal_bytes", json!({"below": "1950MiB", "name": "RoomForWal"})),
         ("slot_seconds_to_exhaustion", json!({"below": "999h"})),
+        ("slot_seconds_to_exhaustion", json!({"below": "998h", "severity": "critical"})),
         ("holding_transaction_seconds", json!({"above": "1s"})),
     ];
     let settings = settings(&watched, &database, &rules).await;
     let _relay = Relay::streaming(&settings).await;
-    let open = database.connect().await;
-    open.run("CREATE TABLE filler (t text)").await;
-    open.run("BEGIN; INSERT INTO filler VALUES ('open')").await;
-    let pid = open.value("SELECT pg_backend_pid()").await.unwrap();
-
+    let open = Open::begin(&database).await;
     // More than `max_wal_size` at once, and then little by little: it must not be lost.
-    let fill = |rows: usize| {
-        format!("INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, {rows})")
-    };
-    database.sql().run(&fill(150_000)).await;
+    open.fill(150).await;
     database.sql().run("CHECKPOINT").await;
-    let held = format!("transaction of pid {pid} in database `{}`", database.name());
-    for name in ["PgoutboxWalStatusExtended", "PgoutboxSlotExhaustion", "RoomForWal"] {
-        let alert = wait_until(name, 2 * SHORT, async || {
-            database.sql().run(&fill(100)).await;
-            watched.of_name(name).await
+    let of_growth = ["PgoutboxSlotExhaustion", "PgoutboxSlotExhaustionImminent", "RoomForWal"];
+    open.is_named_by(&watched, "PgoutboxWalStatusExtended").await;
+    for name in of_growth {
+        open.is_named_by(&watched, name).await;
+    }
+    let terminate = format!("pg_terminate_backend({})", open.pid);
+    watched.fires("PgoutboxTransactionHoldsSlot", &[&open.words(), &terminate]).await;
+
+    open.commit().await;
+    for name in of_growth {
+        open.is_over(&watched, name).await;
+    }
+    open.is_over(&watched, "PgoutboxTransactionHoldsSlot").await;
+    open.is_over(&watched, "PgoutboxWalStatusExtended").await;
+}
+
+/// The last warning: no checkpoint has come yet.
+async fn a02_wal_that_the_next_checkpoint_may_remove_is_told(server: Server) {
+    let limits = [("max_wal_size", "2GB"), ("max_slot_wal_keep_size", "64MB")];
+    let postgres = PrivatePostgres::start(server, &limits).await;
+    let (watched, database) =
+        (Watched::new().await, Database::create_on(&postgres.cluster(), "a02").await);
+    database.create_outbox().await;
+    let rule = json!({"above": "extended", "severity": "critical"});
+    let settings = settings(&watched, &database, &[("slot_wal_status", rule)]).await;
+    let _relay = Relay::streaming(&settings).await;
+    let open = Open::begin(&database).await;
+    open.fill(150).await;
+    let name = "PgoutboxWalStatusUnreserved";
+    let alert = watched.fires(name, &["unreserved", &open.words()]).await;
+    assert_eq!(alert["labels"]["severity"], "critical");
+    open.commit().await;
+    open.is_over_by_itself(&watched, name).await;
+}
+
+async fn wal_that_nothing_limits_and_a_disk_that_it_fills_are_told(server: Server) {
+    let postgres = PrivatePostgres::start(server, &[("max_wal_size", "2GB")]).await;
+    let (watched, database) =
+        (Watched::new().await, Database::create_on(&postgres.cluster(), "disk").await);
+    database.create_outbox().await;
+    let rules = [
+        ("slot_unlimited_wal_bytes", json!({"above": "16MiB"})),
+        ("slot_seconds_to_full_disk", json!({"below": "999h"})),
+        ("slot_seconds_to_full_disk", json!({"below": "998h", "severity": "critical"})),
+    ];
+    let settings = settings(&watched, &database, &rules).await;
+    let settings = settings.with("monitor.wal_volume_size", "4GiB");
+    let _relay = Relay::streaming(&settings).await;
+    let open = Open::begin(&database).await;
+    open.fill(30).await;
+    let names =
+        ["PgoutboxWalUnlimited", "PgoutboxDiskExhaustion", "PgoutboxDiskExhaustionImminent"];
+    for name in names {
+        open.is_named_by(&watched, name).await;
+    }
+    open.commit().await;
+    for name in names {
+        open.is_over(&watched, name).await;
+    }
+}
+
+/// A transaction that holds the slot back while WAL is written.
+struct Open<'a> {
+    database: &'a Database,
+    sql: Sql,
+    pid: String,
+}
+
+impl<'a> Open<'a> {
+    async fn begin(database: &'a Database) -> Self {
+        let sql = database.connect().await;
+        sql.run("CREATE TABLE filler (t text)").await;
+        sql.run("BEGIN; INSERT INTO filler VALUES ('open')").await;
+        let pid = sql.value("SELECT pg_backend_pid()").await.unwrap();
+        Self { database, sql, pid }
+    }
+
+    /// How an alert names it.
+    fn words(&self) -> String {
+        format!("transaction of pid {} in database `{}`", self.pid, self.database.name())
+    }
+
+    /// About so many megabytes of WAL.
+    async fn fill(&self, megabytes: usize) {
+        let rows = megabytes * 1000;
+        let insert =
+            format!("INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, {rows})");
+        self.database.sql().run(&insert).await;
+    }
+
+    /// Waits for the alert while the WAL grows a little.
+    async fn is_named_by(&self, watched: &Watched, name: &str) {
+        let insert = "INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 100)";
+        let words = self.words();
+        wait_until(&format!("{name} with {words}"), 2 * SHORT, async || {
+            self.database.sql().run(insert).await;
+            let alert = watched.of_name(name).await?;
+            annotation(&alert, "description").contains(&words).then_some(())
         })
         .await;
-        assert!(annotation(&alert, "description").contains(&held), "{alert}");
     }
-    let terminate = format!("pg_terminate_backend({pid})");
-    watched.fires("PgoutboxTransactionHoldsSlot", &[&held, &terminate]).await;
 
-    open.run("COMMIT").await;
-    for name in [
-        "PgoutboxTransactionHoldsSlot",
-        "PgoutboxSlotExhaustion",
-        "PgoutboxWalStatusExtended",
-        "RoomForWal",
-    ] {
-        wait_until(name, 2 * SHORT, async || {
-            database.sql().run("CHECKPOINT").await;
+    async fn commit(&self) {
+        self.sql.run("COMMIT").await;
+    }
+
+    /// Waits for the end of the alert; checkpoints let the slot and its WAL go.
+    async fn is_over(&self, watched: &Watched, name: &str) {
+        wait_until(&format!("the end of {name}"), 2 * SHORT, async || {
+            self.database.sql().run("CHECKPOINT").await;
+            watched.of_name(name).await.is_none().then_some(())
+        })
+        .await;
+    }
+
+    /// The same without a checkpoint, which would cost the slot its WAL.
+    async fn is_over_by_itself(&self, watched: &Watched, name: &str) {
+        wait_until(&format!("the end of {name}"), 2 * SHORT, async || {
+            // While there is WAL to write, the server tells every 15 s what runs, and the slot moves on.
+            self.database.sql().run("INSERT INTO filler VALUES ('more')").await;
             watched.of_name(name).await.is_none().then_some(())
         })
         .await;
