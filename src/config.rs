@@ -48,6 +48,8 @@ pub struct Config {
     pub on_unmatched: OnUnmatched,
     /// Exit instead of staying up in state `halted`.
     pub on_halt: OnHalt,
+    /// Most events a second that each sink is handed, those sent again included; `None` is no limit.
+    pub max_rate: Option<usize>,
     /// How long a stop may take to get acknowledgements.
     pub grace_period: Duration,
     /// Address of the HTTP endpoint; `None` switches it off.
@@ -112,8 +114,6 @@ pub struct SourceConfig {
     pub max_event_size: usize,
     /// `wal_sender_timeout` for our own session; `None` leaves the server's.
     pub wal_sender_timeout: Option<Duration>,
-    /// Most events a second that are taken from the source; `None` is no limit.
-    pub max_rate: Option<usize>,
 }
 
 /// `monitor`: what is looked at on ordinary connections.

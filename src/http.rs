@@ -24,6 +24,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::failure::Failure;
@@ -46,6 +47,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
+    status: Arc<watch::Sender<Status>>,
     task: JoinHandle<()>,
 }
 
@@ -53,6 +55,11 @@ impl Server {
     /// Where it listens: the port is the one bound where 0 was asked for.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Answers for another relay from now on: the one that took over at a reload.
+    pub fn show(&self, status: Status) {
+        self.status.send_replace(status);
     }
 }
 
@@ -76,16 +83,21 @@ pub async fn serve(listen: SocketAddr, status: Status) -> Result<Server, Failure
     let listener = TcpListener::bind(listen).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
     tracing::info!(%address, "http endpoint listens");
-    Ok(Server { address, task: tokio::spawn(accept(listener, router(status))) })
+    let status = Arc::new(watch::Sender::new(status));
+    let task = tokio::spawn(accept(listener, router(Arc::clone(&status))));
+    Ok(Server { address, status, task })
 }
 
-fn router(status: Status) -> Router {
+/// The relay that is answered for.
+type Shown = Shared<Arc<watch::Sender<Status>>>;
+
+fn router(status: Arc<watch::Sender<Status>>) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/status", get(json))
-        .with_state(Arc::new(status))
+        .with_state(status)
 }
 
 async fn accept(listener: TcpListener, router: Router) {
@@ -119,28 +131,28 @@ async fn answer(stream: TcpStream, router: Router) {
     }
 }
 
-async fn metrics(Shared(status): Shared<Arc<Status>>) -> Response {
-    match status.metrics() {
+async fn metrics(Shared(status): Shown) -> Response {
+    match status.borrow().metrics() {
         Ok(text) => ([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
         Err(error) => broken(&error),
     }
 }
 
-async fn livez(Shared(status): Shared<Arc<Status>>) -> (StatusCode, &'static str) {
-    if status.is_alive() {
+async fn livez(Shared(status): Shown) -> (StatusCode, &'static str) {
+    if status.borrow().is_alive() {
         return (StatusCode::OK, "alive\n");
     }
     (StatusCode::SERVICE_UNAVAILABLE, "the relay's loop does not turn\n")
 }
 
-async fn readyz(Shared(status): Shared<Arc<Status>>) -> (StatusCode, String) {
-    let state = status.state();
+async fn readyz(Shared(status): Shown) -> (StatusCode, String) {
+    let state = status.borrow().state();
     let code = if state.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, in_words(&state))
 }
 
-async fn json(Shared(status): Shared<Arc<Status>>) -> Response {
-    match status.json() {
+async fn json(Shared(status): Shown) -> Response {
+    match status.borrow().json() {
         Ok(text) => ([(CONTENT_TYPE, "application/json")], text + "\n").into_response(),
         Err(error) => broken(&error),
     }

@@ -5,6 +5,7 @@
 //! (PostgreSQL manual, "Logical Replication Message Formats"), with one kind more for a value that
 //! was too large to be kept.
 
+mod created;
 mod shape;
 mod tuple;
 
@@ -78,6 +79,8 @@ pub struct Shape {
     pub columns: Vec<Column>,
     /// Where each role is, indexed by `Role as usize`.
     pub roles: [RoleSource; 5],
+    /// The column that tells when a row was written.
+    pub created_at: Option<usize>,
 }
 
 impl Shape {

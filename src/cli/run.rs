@@ -1,21 +1,22 @@
 //! `pgoutbox run`.
 
+mod service;
+mod signals;
+
 use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
+use self::service::Service;
+use self::signals::{Ask, Asked};
 use super::{ConfigArgs, init, runtime};
 use crate::config::Config;
 use crate::failure::{Class, Failure};
-use crate::http;
-use crate::relay::{Options, Stop, Supervisor};
-use crate::status::Status;
+use crate::relay::Options;
 
 /// How long a new slot may wait for open transactions.
 const INIT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -24,6 +25,9 @@ const INIT_TIMEOUT: Duration = Duration::from_secs(60);
 const INIT_PAUSE: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
+SIGTERM and SIGINT stop it: what is with the brokers is waited for. SIGHUP reads the configuration again; one
+that is wrong changes nothing.
+
 Examples:
   pgoutbox run -c orders.yaml
   pgoutbox run -c orders.yaml --init
@@ -49,84 +53,57 @@ pub(super) struct RunArgs {
 /// Runs the relay until it is told to stop.
 pub(super) fn run(arguments: RunArgs) -> Result<ExitCode, Failure> {
     let config = arguments.config.load()?;
-    let init = arguments.init.then_some(init::Options {
-        url: None,
-        create_table: arguments.create_table,
-        timeout: INIT_TIMEOUT,
-    });
     let runtime = runtime()?;
-    let outcome = runtime.block_on(run_relay(config, Options { skip: arguments.skip }, init));
+    let outcome = runtime.block_on(run_relay(config, arguments));
     // Nothing that is still running holds the exit up.
     runtime.shutdown_background();
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-async fn run_relay(
-    config: Config,
-    options: Options,
-    init: Option<init::Options>,
-) -> Result<(), Failure> {
-    let (name, listen) = (config.name.clone(), config.http_listen);
-    info!(relay = name, version = env!("CARGO_PKG_VERSION"), "starting");
-    let supervisor = Supervisor::new(config.clone(), options)?;
-    let status =
-        Status::new(name, supervisor.status(), supervisor.metrics(), supervisor.liveness());
-    let _server = match listen {
-        Some(listen) => Some(http::serve(listen, status).await?),
-        None => None,
-    };
-    let (ask, mut stop) = Stop::new();
-    tokio::spawn(listen_for_signals(signals()?, ask));
-    if let Some(init) = init {
-        make_what_is_missing(&config, &init, &mut stop).await?;
+async fn run_relay(config: Config, arguments: RunArgs) -> Result<(), Failure> {
+    info!(relay = config.name, version = env!("CARGO_PKG_VERSION"), "starting");
+    let options = Options { skip: arguments.skip, is_reload: false };
+    let file = arguments.config.config;
+    let service = Service::start(config.clone(), file, options).await?;
+    let mut asked = signals::listen()?;
+    if arguments.init {
+        let options = init::Options {
+            url: None,
+            create_table: arguments.create_table,
+            timeout: INIT_TIMEOUT,
+        };
+        if !make_what_is_missing(&config, &options, &mut asked).await? {
+            return Ok(());
+        }
     }
-    supervisor.run(stop).await
+    service.run(asked).await
 }
 
-/// Does what `init` does, or waits for a server that is not there yet, until a stop is asked for.
+/// Does what `init` does, or waits for a server that is not there yet. `false`: a stop was asked for
+/// first.
 async fn make_what_is_missing(
     config: &Config,
     options: &init::Options,
-    stop: &mut Stop,
-) -> Result<(), Failure> {
+    asked: &mut Asked,
+) -> Result<bool, Failure> {
     loop {
         let mut out = io::stderr();
         let done = tokio::select! {
-            () = stop.requested() => return Ok(()),
+            Some(ask) = asked.recv() => match ask {
+                Ask::Stop => return Ok(false),
+                Ask::Reload => continue,
+            },
             done = init::init(config, options, &mut out) => done,
         };
         match done {
             Err(failure) if failure.class() == Class::Transient => {
                 warn!(%failure, "cannot start yet");
             }
-            done => return done,
+            done => return done.map(|()| true),
         }
         tokio::select! {
-            () = stop.requested() => return Ok(()),
+            Some(Ask::Stop) = asked.recv() => return Ok(false),
             () = sleep(INIT_PAUSE) => {}
         }
-    }
-}
-
-fn signals() -> Result<[Signal; 2], Failure> {
-    let listen = |kind| {
-        signal(kind).map_err(|error| Failure::transient("cannot listen for signals").cause(error))
-    };
-    Ok([listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?])
-}
-
-/// The first signal asks for a stop, the second makes one.
-async fn listen_for_signals([mut terminate, mut interrupt]: [Signal; 2], ask: watch::Sender<bool>) {
-    for count in 1.. {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        if count > 1 {
-            warn!("stopped at once; what was not confirmed is sent again at the next start");
-            std::process::exit(1);
-        }
-        info!("asked to stop; once more to stop at once");
-        ask.send_replace(true);
     }
 }

@@ -21,6 +21,7 @@ pub(super) fn config(root: &Field<'_>) -> Result<Config, ConfigError> {
         "on_unmatched",
         "on_halt",
         "grace_period",
+        "max_rate",
         "http",
         "monitor",
     ])?;
@@ -37,6 +38,7 @@ pub(super) fn config(root: &Field<'_>) -> Result<Config, ConfigError> {
         routes: route::routes(&fields, &sinks)?,
         on_unmatched: fields.read("on_unmatched", |f| f.choice(&unmatched))?.unwrap_or_default(),
         on_halt: fields.read("on_halt", |f| f.choice(&halt))?.unwrap_or_default(),
+        max_rate: fields.read("max_rate", Field::count)?,
         grace_period: fields
             .read("grace_period", |f| f.duration(Duration::ZERO))?
             .unwrap_or(Duration::from_secs(25)),
@@ -70,7 +72,6 @@ fn source(root: &Fields<'_>) -> Result<SourceConfig, ConfigError> {
         "window",
         "max_event_size",
         "wal_sender_timeout",
-        "max_rate",
     ])?;
     let (window_bytes, window_events) = fields.read("window", window)?.unwrap_or((None, None));
     Ok(SourceConfig {
@@ -91,7 +92,6 @@ fn source(root: &Fields<'_>) -> Result<SourceConfig, ConfigError> {
             .unwrap_or(16 * MIB),
         wal_sender_timeout: fields
             .read("wal_sender_timeout", |f| f.duration(Duration::from_secs(1)))?,
-        max_rate: fields.read("max_rate", Field::count)?,
     })
 }
 

@@ -1,7 +1,6 @@
 //! Requests as they go over the wire.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::watch;
 
 use super::*;
 use crate::metrics::Metrics;

@@ -30,7 +30,9 @@ impl Shape {
                 return Err(ShapeError::new(config, role, &columns));
             }
         }
-        Ok(Self { schema: config.schema.clone(), table: config.table.clone(), columns, roles })
+        let created_at = super::created::column(&columns);
+        let (schema, table) = (config.schema.clone(), config.table.clone());
+        Ok(Self { schema, table, columns, roles, created_at })
     }
 }
 

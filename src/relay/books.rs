@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
+use tracing::{Level, enabled, trace};
 
 use super::held::{Held, HeldEvent};
 use super::outgoing::Ended;
@@ -15,6 +16,7 @@ use super::saboteur::Saboteur;
 use super::session::Relay;
 use crate::ack::Ledger;
 use crate::failure::Failure;
+use crate::metrics::SinkMetrics;
 use crate::outbox::{OutboxEvent, Transaction};
 use crate::routing::{self, Place, Routed, RoutedEvent};
 use crate::sabotage;
@@ -131,10 +133,13 @@ impl Books {
             for ended in ended.drain(..) {
                 match ended {
                     Ended::Acknowledged(id) => {
-                        let Some(committed) = self.held.settle(id) else { continue };
+                        let Some((event, committed)) = self.held.settle(id) else { continue };
                         self.ledger.settle(id.0, None);
                         metrics.delivered.inc();
                         metrics.delivery_seconds.observe(seconds(now - committed));
+                        if let Some(event) = event.routed() {
+                            acknowledged(event, &metrics, now);
+                        }
                     }
                     Ended::Rejected(id, reason) => self.rejected(relay, index, id, reason),
                 }
@@ -161,6 +166,19 @@ impl Books {
                 self.held.bar(id);
             }
         }
+    }
+}
+
+/// What is told of each event that a broker has acknowledged.
+fn acknowledged(event: &RoutedEvent, metrics: &SinkMetrics, now: i64) {
+    if let Some(created) = event.event.created_at_micros() {
+        metrics.created_delivery_seconds.observe(seconds(now - created));
+    }
+    if enabled!(Level::TRACE) {
+        let (id, destination) = (String::from_utf8_lossy(&event.id), event.destination.name());
+        let event_type = String::from_utf8_lossy(event.event_type().unwrap_or_default());
+        let delay = seconds(now - event.transaction.commit_time_micros);
+        trace!(event = %id, %event_type, %destination, delay, "published");
     }
 }
 

@@ -99,11 +99,11 @@ impl Held {
         }
     }
 
-    /// Lets the event `id` go. Gives its commit time, unless it had gone already.
-    pub(super) fn settle(&mut self, id: DeliveryId) -> Option<i64> {
+    /// Lets the event `id` go. Gives it with its commit time, unless it had gone already.
+    pub(super) fn settle(&mut self, id: DeliveryId) -> Option<(HeldEvent, i64)> {
         let index = self.index(id)?;
         let entry = self.entries.get_mut(index)?;
-        entry.event.take()?;
+        let event = entry.event.take()?;
         let (batch, commit_time_micros) = (entry.batch, entry.commit_time_micros);
         while self.entries.front().is_some_and(|entry| entry.event.is_none()) {
             self.entries.pop_front();
@@ -116,12 +116,13 @@ impl Held {
                 self.release();
             }
         }
-        Some(commit_time_micros)
+        Some((event, commit_time_micros))
     }
 
-    /// Commit time of the oldest event held.
-    pub(super) fn oldest_commit_micros(&self) -> Option<i64> {
-        self.entries.front().map(|entry| entry.commit_time_micros)
+    /// The oldest event held, and its commit time.
+    pub(super) fn oldest(&self) -> Option<(&HeldEvent, i64)> {
+        let entry = self.entries.front()?;
+        Some((entry.event.as_ref()?, entry.commit_time_micros))
     }
 
     /// Entries from the oldest unsettled event on: what a restart would read again.
@@ -152,6 +153,10 @@ mod tests {
     use super::*;
     use crate::window::Window;
 
+    fn settle(held: &mut Held, id: u64) -> Option<i64> {
+        held.settle(DeliveryId(id)).map(|(_, committed)| committed)
+    }
+
     fn poison() -> HeldEvent {
         HeldEvent::Barred(None)
     }
@@ -167,14 +172,14 @@ mod tests {
             held.end_batch();
         }
         assert_eq!(window.held(), 2048);
-        assert_eq!(held.settle(DeliveryId(7)), Some(7));
-        assert_eq!(held.settle(DeliveryId(8)), Some(8));
+        assert_eq!(settle(&mut held, 7), Some(7));
+        assert_eq!(settle(&mut held, 8), Some(8));
         assert_eq!(window.held(), 1024, "the second batch went before the first");
-        assert_eq!(held.settle(DeliveryId(6)), Some(8));
-        assert_eq!(held.settle(DeliveryId(5)), Some(7));
+        assert_eq!(settle(&mut held, 6), Some(8));
+        assert_eq!(settle(&mut held, 5), Some(7));
         assert_eq!(window.held(), 0);
         assert_eq!(held.len(), 0);
-        assert_eq!(held.settle(DeliveryId(5)), None);
+        assert_eq!(settle(&mut held, 5), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tracing::{debug, info, warn};
 use super::backoff::after_return;
 use super::blocked::Blocked;
 use super::held::{Held, HeldEvent};
+use super::rate::Rate;
 use super::refusals::Refusals;
 use super::state::{SinkStatus, State};
 use super::stuck::{self, Stuck};
@@ -31,7 +32,13 @@ pub(super) struct Outgoing {
     pace: Pace,
     /// The sink took less than it was given, and has not said since that it has room.
     is_full: bool,
+    /// `max_rate`.
+    rate: Option<Rate>,
+    /// The rate holds something back.
+    is_limited: bool,
     blocked: Blocked,
+    /// Resets since the last acknowledgement.
+    rounds: u16,
     stuck: Stuck,
     refusals: Refusals,
     /// What a relay broken on purpose sends behind what it should stand before.
@@ -49,7 +56,13 @@ pub(super) enum Ended {
 }
 
 impl Outgoing {
-    pub(super) fn new(name: String, sink: Sink, mailbox: Mailbox, metrics: SinkMetrics) -> Self {
+    pub(super) fn new(
+        name: String,
+        sink: Sink,
+        mailbox: Mailbox,
+        metrics: SinkMetrics,
+        rate: Option<Rate>,
+    ) -> Self {
         let order = Order::new(limits(&sink), 0);
         Self {
             blocked: Blocked::new(name.clone()),
@@ -60,6 +73,9 @@ impl Outgoing {
             order,
             pace: Pace::SlowStart,
             is_full: false,
+            rate,
+            is_limited: false,
+            rounds: 0,
             stuck: Stuck::default(),
             refusals: Refusals::default(),
             late: Vec::new(),
@@ -95,9 +111,10 @@ impl Outgoing {
         self.unstick(id);
     }
 
-    /// When something that came back may be handed over again.
+    /// When something that came back, or that a limit holds, may be handed over.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.order.next_due()
+        let limited = self.rate.as_ref().filter(|_| self.is_limited).map(Rate::due);
+        self.order.next_due().into_iter().chain(limited).min()
     }
 
     /// Nothing is with the sink, and what waits does so behind an event that halts it.
@@ -116,12 +133,20 @@ impl Outgoing {
         if self.is_full {
             return;
         }
+        self.is_limited = false;
         let mut handed_over = false;
         while let Some(id) = self.order.next() {
             match held.get(id) {
                 Some(HeldEvent::Sendable(event)) => {
+                    if let Some(rate) = &mut self.rate
+                        && !rate.take(Instant::now())
+                    {
+                        self.is_limited = true;
+                        break;
+                    }
                     if !self.sink.enqueue(id, event) {
                         self.is_full = true;
+                        self.rate.iter_mut().for_each(Rate::give_back);
                         break;
                     }
                     handed_over = true;
@@ -181,10 +206,20 @@ impl Outgoing {
             }
             Outcome::Returned(failure) => {
                 self.metrics.failed(failure.peer_code().unwrap_or("returned"));
-                debug!(sink = self.name, delivery = id.0, %failure, "delivery returned");
+                let routed = held.get(id).and_then(HeldEvent::routed);
+                let event = routed.map_or("".into(), |event| String::from_utf8_lossy(&event.id));
+                let target = routed.map_or("".into(), |event| event.destination.name());
+                let attempt = self.order.returns(id).saturating_add(1);
+                debug!(sink = self.name, %event, %target, attempt, %failure, "delivery returned");
                 // Else it is sent again at the Reset that follows, as what is unknown is.
                 if self.sink.returns_singly() {
                     self.returned(id, failure, held, ended, now);
+                } else if self.refusals.tell(now) {
+                    let attempt = self.rounds.saturating_add(1);
+                    warn!(
+                        sink = self.name, %event, %target, attempt, %failure,
+                        hint = failure.way_out().unwrap_or(""), "not delivered, and sent again"
+                    );
                 }
             }
             Outcome::Unknown => self.metrics.failed("unknown"),
@@ -193,6 +228,7 @@ impl Outgoing {
 
     fn acknowledged(&mut self, id: DeliveryId, ended: &mut Vec<Ended>, now: Instant) {
         self.order.settle(id, true, now);
+        self.rounds = 0;
         self.unstick(id);
         ended.push(Ended::Acknowledged(id));
     }
@@ -255,6 +291,7 @@ impl Outgoing {
         if sabotage::active(Fault::SkipResend) {
             ended.extend(self.order.out().map(Ended::Acknowledged));
         }
+        self.rounds = self.rounds.saturating_add(1);
         let again = self.order.reset(pace, now);
         self.pace = pace;
         self.is_full = false;
@@ -299,6 +336,11 @@ impl Outgoing {
             blocked: self.blocked.list(),
             delivered: self.metrics.delivered.get(),
         }
+    }
+
+    /// Its name in the configuration.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) fn metrics(&self) -> &SinkMetrics {

@@ -25,9 +25,11 @@ impl Refusals {
     /// An event was refused for the `attempt`th time. Whether to say so now; where that must wait, it
     /// is counted.
     pub(super) fn add(&mut self, attempt: u16, now: Instant) -> bool {
-        if attempt != WORTH_TELLING {
-            return false;
-        }
+        attempt == WORTH_TELLING && self.tell(now)
+    }
+
+    /// Whether to speak of an event now; where that must wait, it is counted.
+    pub(super) fn tell(&mut self, now: Instant) -> bool {
         if self.is_too_early(now) {
             self.untold += 1;
             return false;

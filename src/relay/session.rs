@@ -8,6 +8,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, error, info, warn};
 
 use super::books::Books;
+use super::holds::holds_back;
 use super::outgoing::Outgoing;
 use super::poison::Poison;
 use super::publisher::Publisher;
@@ -20,7 +21,6 @@ use crate::sabotage::{self, Fault};
 use crate::source::wal::WalSource;
 use crate::source::wal::guard::Guard;
 use crate::source::{Batch, Change, Position};
-use crate::timestamp::Timestamp;
 use crate::window::Window;
 
 /// How often the status is published while nothing happens.
@@ -345,17 +345,13 @@ impl<'a> Session<'a> {
 
     fn state(&self) -> State {
         let stopping = matches!(self.phase, Phase::Draining { why: Why::Stop, .. });
-        let halted = |failure: &Failure| State::Halted {
-            reason: failure.to_string(),
-            hint: failure.way_out().map(str::to_owned),
-        };
         let lost = (!self.is_connected()).then_some(State::Starting);
         let own = [
             stopping.then_some(State::Stopping),
             lost,
-            self.source_halt.as_ref().map(halted),
-            self.relay.setback.as_ref().map(halted),
-            self.guard.coverage_lost().as_ref().map(halted),
+            self.source_halt.as_ref().map(State::halted),
+            self.relay.setback.as_ref().map(State::halted),
+            self.guard.coverage_lost().as_ref().map(State::halted),
             self.relay.poison.state(),
         ];
         let sinks = self.relay.outgoing.iter().flat_map(Outgoing::states);
@@ -364,16 +360,20 @@ impl<'a> Session<'a> {
 
     fn publish(&self) {
         let state = self.state();
-        let oldest = self.books.held.oldest_commit_micros();
+        let outgoing = &self.relay.outgoing;
+        let sinks: Vec<_> = outgoing.iter().map(Outgoing::status).collect();
+        let halted = self.relay.poison.halted_events();
+        let blocked_by = holds_back(&self.books.held, outgoing, &sinks, &halted);
         self.relay.publisher.update(|status| {
             status.state = state;
             status.confirmed = self.books.ledger.confirmed().0;
             status.received = self.source.coverage.heard().max(status.confirmed);
             status.window_events = self.books.ledger.unsettled() as u64;
             status.window_bytes = self.relay.window.held() as u64;
-            status.oldest_unacknowledged = oldest.map(Timestamp::from_micros);
-            status.sinks = self.relay.outgoing.iter().map(Outgoing::status).collect();
-            status.halted_events = self.relay.poison.halted_events();
+            status.oldest_unacknowledged = blocked_by.as_ref().map(|event| event.committed_at);
+            status.blocked_by = blocked_by;
+            status.sinks = sinks;
+            status.halted_events = halted;
         });
         debug!(unsettled = self.books.ledger.unsettled(), confirmed = %self.books.ledger.confirmed(), "tick");
     }

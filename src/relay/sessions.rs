@@ -226,9 +226,8 @@ impl Sessions {
         if !self.has_streamed || self.relay.exit_on_halt {
             return Err(failure);
         }
-        let hint = failure.way_out().map(str::to_owned);
-        error!(%failure, hint = hint.as_deref().unwrap_or(""), "halted");
-        self.relay.publisher.state(State::Halted { reason: failure.to_string(), hint });
+        error!(%failure, hint = failure.way_out().unwrap_or(""), "halted");
+        self.relay.publisher.state(State::halted(&failure));
         Ok(HALTED)
     }
 

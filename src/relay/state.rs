@@ -6,6 +6,7 @@
 
 use serde::{Serialize, Serializer};
 
+use crate::failure::Failure;
 use crate::lsn::Lsn;
 use crate::timestamp::Timestamp;
 
@@ -43,6 +44,12 @@ impl State {
     /// The names of all states, for the metric `state`.
     pub const NAMES: [&'static str; 6] =
         ["starting", "standby", "streaming", "blocked", "halted", "stopping"];
+
+    /// Somebody must act on this.
+    pub fn halted(failure: &Failure) -> Self {
+        let hint = failure.way_out().map(str::to_owned);
+        Self::Halted { reason: failure.to_string(), hint }
+    }
 
     /// The state's name: in metrics, logs and `/status`.
     pub const fn name(&self) -> &'static str {
@@ -140,11 +147,13 @@ pub struct RelayStatus {
     pub window_bytes: u64,
     /// Commit time of the oldest unsettled event.
     pub oldest_unacknowledged: Option<Timestamp>,
+    /// The event that holds the confirmed position back; `None` where nothing is unsettled.
+    pub blocked_by: Option<HoldsBack>,
     /// The sinks, in the configuration's order.
     pub sinks: Vec<SinkStatus>,
     /// The events that halt it, oldest first; a bounded number of them.
     pub halted_events: Vec<HaltedEvent>,
-    /// When the process began.
+    /// When it began with the configuration in force.
     pub started_at: Timestamp,
     /// How often the replication connection was made again.
     pub reconnects: u64,
@@ -155,6 +164,21 @@ impl RelayStatus {
     pub const fn confirmed_lag_bytes(&self) -> u64 {
         self.received.bytes_since(self.confirmed)
     }
+}
+
+/// The oldest event that is not settled: nothing past it is confirmed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HoldsBack {
+    /// The row's id as text.
+    pub event: String,
+    /// The sink it goes to; empty where it has none.
+    pub sink: String,
+    /// Where to within the sink.
+    pub destination: String,
+    /// When it was committed.
+    pub committed_at: Timestamp,
+    /// Why it is not settled, where there is more to say than that it is under way.
+    pub reason: Option<String>,
 }
 
 /// One sink as `/status` shows it.

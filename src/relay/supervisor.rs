@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tracing::warn;
 
-use super::backoff::{Backoff, RETRY};
+use super::backoff::{Backoff, HALTED, RETRY};
 use super::liveness::Liveness;
 use super::outgoing::{self, Outgoing};
 use super::poison::Poison;
 use super::publisher::Publisher;
+use super::rate::Rate;
 use super::session::Relay;
 use super::sessions::{Sessions, checked};
 use super::sinks;
-use super::state::RelayStatus;
+use super::state::{RelayStatus, State};
 use super::stop::Stop;
 use crate::config::{Config, OnHalt};
 use crate::failure::{Class, Failure};
@@ -26,11 +28,15 @@ use crate::window::Window;
 
 /// For closing the sinks' connections.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
+
 /// What a run is told beside its configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Ids of events to give up (`--skip`).
     pub skip: Vec<String>,
+    /// It takes over from a relay that ran: what would keep a first start from succeeding is a state,
+    /// and tried again.
+    pub is_reload: bool,
 }
 
 /// A relay that is about to run.
@@ -80,6 +86,19 @@ impl Supervisor {
         self.liveness.clone()
     }
 
+    /// Tries what a start needs, as `check` does: PostgreSQL, and each sink once.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that would keep the relay from starting.
+    pub async fn try_start(&self) -> Result<(), Failure> {
+        checked(&self.config, &self.settings).await?;
+        for trial in sinks::try_sinks(&self.config).await? {
+            trial.outcome?;
+        }
+        Ok(())
+    }
+
     /// Runs until `stop` is asked for.
     ///
     /// # Errors
@@ -93,7 +112,7 @@ impl Supervisor {
             router,
             outgoing,
             bell,
-            poison: Poison::new(options.skip),
+            poison: Poison::new(options.skip.clone()),
             publisher,
             metrics,
             window: Window::new(config.source.window_bytes),
@@ -103,8 +122,9 @@ impl Supervisor {
             next_delivery: 0,
             setback: None,
         };
+        let has_streamed = options.is_reload;
         let mut sessions =
-            Sessions { config, settings, relay, liveness, resume: None, has_streamed: false };
+            Sessions { config, settings, relay, liveness, resume: None, has_streamed };
         let outcome = sessions.run(stop).await;
         for outgoing in sessions.relay.outgoing {
             // What matters has been waited for; this only closes the connections.
@@ -129,11 +149,16 @@ impl Supervisor {
                     Err(failure) => failure,
                 }
             };
-            if failure.class() != Class::Transient {
-                return Err(failure);
-            }
+            let pauses = match failure.class() {
+                Class::Transient => RETRY,
+                _ if self.options.is_reload => HALTED,
+                _ => return Err(failure),
+            };
             warn!(%failure, "cannot start yet");
-            self.liveness.while_waiting(backoff.pause(RETRY, stop)).await;
+            if failure.class() != Class::Transient {
+                self.publisher.state(State::halted(&failure));
+            }
+            self.liveness.while_waiting(backoff.pause(pauses, stop)).await;
         }
     }
 
@@ -146,7 +171,8 @@ impl Supervisor {
             let metrics = self.metrics.sink(name).cloned();
             let metrics = metrics.ok_or_else(|| Failure::configuration("a sink has no metrics"))?;
             let sink = sinks::start(&self.config, index, &mailbox, &metrics).await?;
-            outgoing.push(Outgoing::new(name.clone(), sink, mailbox, metrics));
+            let rate = self.config.max_rate.map(|rate| Rate::new(rate, Instant::now()));
+            outgoing.push(Outgoing::new(name.clone(), sink, mailbox, metrics, rate));
         }
         Ok(outgoing)
     }

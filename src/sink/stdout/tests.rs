@@ -31,6 +31,7 @@ fn event(payload_type: u32, payload: Option<&'static [u8]>) -> RoutedEvent {
             RoleSource::Column(2),
             RoleSource::Column(3),
         ],
+        created_at: None,
     };
     let payload_value = payload.map_or(Value::Null, Value::Text);
     let row = [Value::Text(b"7b0f"), Value::Text(b"42"), Value::Null, payload_value];

@@ -230,6 +230,7 @@ pub(crate) fn event(topic: &Topic, key: &str, value: Vec<u8>) -> RoutedEvent {
                 table: String::new(),
                 columns: Vec::new(),
                 roles: [missing(), missing(), missing(), missing(), missing()],
+                created_at: None,
             }),
             tuple: Tuple::from_values([]),
         },

@@ -282,6 +282,7 @@ pub(crate) fn event(
                 table: String::new(),
                 columns: Vec::new(),
                 roles: [missing(), missing(), missing(), missing(), missing()],
+                created_at: None,
             }),
             tuple: Tuple::from_values([]),
         },

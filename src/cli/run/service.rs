@@ -1,0 +1,196 @@
+//! One process's life: a relay, and after each reload of the configuration the next one.
+//!
+//! A reload is prepared while the relay runs: the file is read, and what a start needs is tried, on
+//! another thread than the relay's. Only then is the relay drained and the next one begun, so a
+//! configuration that is wrong changes nothing.
+
+use std::path::PathBuf;
+use std::pin::pin;
+
+use tokio::task::JoinHandle;
+use tracing::{error, info, warn};
+
+use super::signals::{Ask, Asked};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::http;
+use crate::relay::{Options, Stop, Supervisor};
+use crate::status::Status;
+
+/// A relay that may run, and what answers for it.
+struct Ready {
+    config: Config,
+    supervisor: Supervisor,
+    status: Status,
+}
+
+/// A relay with what stays when the next takes over.
+pub(super) struct Service {
+    ready: Ready,
+    source: Source,
+    server: Option<http::Server>,
+    reloads: Reloads,
+}
+
+/// Where the next relay comes from.
+#[derive(Clone, Debug)]
+struct Source {
+    file: PathBuf,
+    /// Events that are given up stay so.
+    skip: Vec<String>,
+}
+
+/// How many reloads there have been.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reloads {
+    applied: u64,
+    refused: u64,
+}
+
+/// How a relay ended.
+enum End {
+    Stopped,
+    Next(Box<Ready>),
+}
+
+impl Ready {
+    fn new(config: Config, options: Options) -> Result<Self, Failure> {
+        let name = config.name.clone();
+        let supervisor = Supervisor::new(config.clone(), options)?;
+        let status =
+            Status::new(name, supervisor.status(), supervisor.metrics(), supervisor.liveness());
+        Ok(Self { config, supervisor, status })
+    }
+}
+
+impl Service {
+    /// The relay of `config`, which came from `file`; its HTTP endpoint answers from now on.
+    pub(super) async fn start(
+        config: Config,
+        file: PathBuf,
+        options: Options,
+    ) -> Result<Self, Failure> {
+        let skip = options.skip.clone();
+        let ready = Ready::new(config, options)?;
+        let server = serve(&ready).await?;
+        Ok(Self { ready, source: Source { file, skip }, server, reloads: Reloads::default() })
+    }
+
+    /// Runs until a stop is asked for.
+    pub(super) async fn run(self, mut asked: Asked) -> Result<(), Failure> {
+        let Self { mut ready, source, mut server, mut reloads } = self;
+        loop {
+            let listen = ready.config.http_listen;
+            let one = Box::pin(run_one(ready, &source, &mut reloads, &mut asked));
+            match one.await? {
+                End::Stopped => return Ok(()),
+                End::Next(next) => ready = *next,
+            }
+            reloads.show(&ready.supervisor);
+            info!("the configuration was read again and is in force");
+            if ready.config.http_listen == listen {
+                if let Some(server) = &server {
+                    server.show(ready.status.clone());
+                }
+            } else {
+                drop(server.take());
+                server = serve(&ready).await.unwrap_or_else(|failure| {
+                    error!(%failure, "the relay runs on without its http endpoint");
+                    None
+                });
+            }
+        }
+    }
+}
+
+async fn serve(ready: &Ready) -> Result<Option<http::Server>, Failure> {
+    match ready.config.http_listen {
+        Some(listen) => http::serve(listen, ready.status.clone()).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Runs one relay until it ends, by itself, by a stop, or since the next is ready.
+async fn run_one(
+    ready: Ready,
+    source: &Source,
+    reloads: &mut Reloads,
+    asked: &mut Asked,
+) -> Result<End, Failure> {
+    let (name, metrics) = (ready.config.name, ready.supervisor.metrics());
+    let (ask, stop) = Stop::new();
+    let mut relay = pin!(ready.supervisor.run(stop));
+    let (mut trial, mut next) = (None, None);
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut relay => {
+                ended?;
+                return Ok(next.map_or(End::Stopped, End::Next));
+            }
+            Some(ask_for) = asked.recv() => match ask_for {
+                Ask::Stop => {
+                    (trial, next) = (None, None);
+                    ask.send_replace(true);
+                }
+                Ask::Reload if next.is_some() || *ask.borrow() => {}
+                Ask::Reload => trial = Some(begin_trial(source.clone(), name.clone())),
+            },
+            prepared = under_way(&mut trial) => {
+                trial = None;
+                match prepared {
+                    Ok(ready) => {
+                        reloads.applied += 1;
+                        info!("the new configuration is right: draining, to begin anew with it");
+                        next = Some(ready);
+                        ask.send_replace(true);
+                    }
+                    Err(failure) => {
+                        reloads.refused += 1;
+                        metrics.reloads.with_label_values(&["refused"]).inc();
+                        let hint = failure.way_out().unwrap_or("");
+                        warn!(%failure, hint, "the configuration was not reloaded: nothing changes");
+                    }
+                }
+            }
+        }
+    }
+}
+
+type Trial = JoinHandle<Result<Box<Ready>, Failure>>;
+
+/// Reads the file and tries what it says.
+fn begin_trial(source: Source, name: String) -> Trial {
+    let Source { file, skip } = source;
+    info!(file = %file.display(), "reading the configuration again");
+    tokio::spawn(async move {
+        let config = Config::load(&file)?;
+        if config.name != name {
+            let message = format!("`name` is `{name}` and cannot become `{}`", config.name);
+            let hint = "the name is in every metric and on the server: start the relay again";
+            return Err(Failure::configuration(message).hint(hint));
+        }
+        let ready = Ready::new(config, Options { skip, is_reload: true })?;
+        ready.supervisor.try_start().await?;
+        Ok(Box::new(ready))
+    })
+}
+
+async fn under_way(trial: &mut Option<Trial>) -> Result<Box<Ready>, Failure> {
+    match trial {
+        Some(trial) => trial.await.unwrap_or_else(|error| {
+            Err(Failure::transient("the new configuration could not be tried").cause(error))
+        }),
+        None => std::future::pending().await,
+    }
+}
+
+impl Reloads {
+    /// Counters go on where those of the relay before ended.
+    fn show(self, supervisor: &Supervisor) {
+        let metrics = supervisor.metrics();
+        for (outcome, count) in [("applied", self.applied), ("refused", self.refused)] {
+            metrics.reloads.with_label_values(&[outcome]).inc_by(count);
+        }
+    }
+}
