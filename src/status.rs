@@ -59,13 +59,15 @@ impl Status {
     ///
     /// Where the status has no JSON form, which is a mistake in `relay::state`.
     pub fn json(&self) -> serde_json::Result<String> {
-        let relay = self.relay.borrow();
+        let (relay, now) = (self.relay.borrow(), Timestamp::now());
         serde_json::to_string_pretty(&Answer {
             name: &self.name,
             version: env!("CARGO_PKG_VERSION"),
             relay: &relay,
+            uptime_seconds: now.seconds_since(relay.started_at),
+            events_received: self.metrics.events_received.get(),
             confirmed_lag_bytes: relay.confirmed_lag_bytes(),
-            oldest_unacknowledged_seconds: oldest_age(&relay, Timestamp::now()),
+            oldest_unacknowledged_seconds: oldest_age(&relay, now),
         })
     }
 
@@ -98,6 +100,8 @@ struct Answer<'a> {
     version: &'static str,
     #[serde(flatten)]
     relay: &'a RelayStatus,
+    uptime_seconds: f64,
+    events_received: u64,
     confirmed_lag_bytes: u64,
     oldest_unacknowledged_seconds: Option<f64>,
 }

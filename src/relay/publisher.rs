@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::liveness::Liveness;
-use super::state::{RelayStatus, State};
+use super::state::{LastError, RelayStatus, State};
+use crate::failure::Failure;
 use crate::lsn::Lsn;
 use crate::metrics::Metrics;
 use crate::timestamp::Timestamp;
@@ -36,6 +37,12 @@ impl Publisher {
         self.update(|status| status.state = state);
     }
 
+    /// Something went wrong that is tried again.
+    pub(super) fn failed(&self, failure: &Failure) {
+        let reason = failure.to_string();
+        self.update(|status| status.last_error = Some(LastError { at: Timestamp::now(), reason }));
+    }
+
     /// Changes the status, and says that the relay is alive.
     pub(super) fn update(&self, change: impl FnOnce(&mut RelayStatus)) {
         self.liveness.beat();
@@ -49,6 +56,7 @@ impl Publisher {
                     reason = status.state.reason().unwrap_or(""),
                     "state"
                 );
+                keep_reason(status);
             }
             shown = Some(status.clone());
         });
@@ -73,6 +81,14 @@ impl Publisher {
             let shown = i64::from(name == state.name());
             self.metrics.state.with_label_values(&[name]).set(shown);
         }
+    }
+}
+
+/// The reason of a state outlives it.
+fn keep_reason(status: &mut RelayStatus) {
+    if let State::Blocked { reason } | State::Halted { reason, .. } = &status.state {
+        let reason = reason.clone();
+        status.last_error = Some(LastError { at: Timestamp::now(), reason });
     }
 }
 

@@ -218,6 +218,7 @@ impl Sessions {
     fn failed(&self, failure: Failure) -> Result<Pauses, Failure> {
         if failure.class() == Class::Transient {
             warn!(%failure, "no source yet; trying again");
+            self.relay.publisher.failed(&failure);
             if self.relay.setback.is_none() {
                 self.relay.publisher.state(State::Starting);
             }

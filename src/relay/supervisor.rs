@@ -155,6 +155,7 @@ impl Supervisor {
                 _ => return Err(failure),
             };
             warn!(%failure, "cannot start yet");
+            self.publisher.failed(&failure);
             if failure.class() != Class::Transient {
                 self.publisher.state(State::halted(&failure));
             }
