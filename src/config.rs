@@ -3,6 +3,7 @@
 //! [`Config::load`] reads one YAML file. Everything wrong with it is a [`ConfigError`] that names
 //! file, line, column and the nearest right key; no error shows a value that may be a secret.
 
+mod alerts;
 mod amqp;
 mod error;
 mod expand;
@@ -16,6 +17,7 @@ mod read;
 mod route;
 mod sink;
 mod table;
+mod tls;
 mod unit;
 
 #[cfg(test)]
@@ -25,6 +27,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use alerts::{
+    AlertMetric, AlertRule, AlertsConfig, Bound, DEFAULT_RULES, DefaultRule, HttpTarget, Login,
+    Severity, Unit, WAL_STATUSES,
+};
 pub use amqp::{AmqpUrl, AmqpUrlError};
 pub use error::{ConfigError, Problem};
 use expand::Expander;
@@ -56,6 +62,8 @@ pub struct Config {
     pub http_listen: Option<std::net::SocketAddr>,
     /// `monitor`.
     pub monitor: MonitorConfig,
+    /// `alerts`.
+    pub alerts: AlertsConfig,
     /// The file it was read from, for messages; `None` for a configuration made in memory.
     pub file: Option<PathBuf>,
 }
@@ -189,7 +197,7 @@ pub struct RabbitMqConfig {
     /// How the relay says who it is.
     pub sasl: Sasl,
     /// Files for `amqps`; to be read at every connection.
-    pub tls: RabbitMqTls,
+    pub tls: TlsFiles,
     /// Whole seconds of at least one: what is asked of the server, which may ask for less.
     pub heartbeat: Duration,
     /// Most events of one ordering key that are with the broker at once; at least 1.
@@ -212,7 +220,7 @@ pub enum Sasl {
 
 /// Files in PEM form; paths that stand beside the configuration file have its folder before them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RabbitMqTls {
+pub struct TlsFiles {
     /// The only authorities to trust; `None` are the system's.
     pub ca_file: Option<PathBuf>,
     /// The client's certificate, its chain after it, and the key.

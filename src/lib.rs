@@ -18,6 +18,8 @@ pub mod failure;
 pub mod window;
 pub mod config;
 pub mod metrics;
+pub mod tls;
+pub mod http_client;
 pub mod sabotage;
 pub mod postgres;
 pub mod pgoutput;

@@ -7,8 +7,7 @@ use super::node::{Content, Entry, Node};
 use super::{ConfigError, Location, Problem, Secret, TemplateText, nearest, unit};
 
 /// Keys of releases to come, wherever they will stand: to be told from mistyped ones.
-const LATER: [&str; 11] = [
-    "alerts",
+const LATER: [&str; 10] = [
     "cloudevents",
     "delivery",
     "drop",

@@ -1,10 +1,10 @@
 //! `sinks.*.rabbitmq`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::field::{Field, Fields};
-use super::{AmqpUrl, ConfigError, ManagementConfig, RabbitMqConfig, RabbitMqTls, Sasl, amqp};
+use super::tls::tls;
+use super::{AmqpUrl, ConfigError, ManagementConfig, RabbitMqConfig, Sasl, amqp};
 
 const KEYS: [&str; 9] = [
     "url",
@@ -88,22 +88,6 @@ fn override_login(fields: &Fields<'_>, servers: &mut [AmqpUrl]) -> Result<(), Co
         }
     }
     Ok(())
-}
-
-fn tls(field: &Field<'_>) -> Result<RabbitMqTls, ConfigError> {
-    let fields = field.fields(&["ca_file", "cert_file", "key_file"])?;
-    let ca_file = fields.read("ca_file", path)?;
-    let identity = match (fields.read("cert_file", path)?, fields.read("key_file", path)?) {
-        (Some(certificate), Some(key)) => Some((certificate, key)),
-        (None, None) => None,
-        _ => return Err(field.invalid("needs `cert_file` and `key_file`, or neither")),
-    };
-    Ok(RabbitMqTls { ca_file, identity })
-}
-
-/// As with `${file:…}`, a relative path stands beside the configuration file.
-fn path(field: &Field<'_>) -> Result<PathBuf, ConfigError> {
-    Ok(field.expander.base.join(field.filled_text()?))
 }
 
 /// AMQP has whole seconds, in two bytes.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::field::{Field, Fields};
 use super::{
-    Config, ConfigError, OnHalt, OnUnmatched, SinkConfig, SourceConfig, TableConfig, monitor,
-    route, sink, table,
+    Config, ConfigError, OnHalt, OnUnmatched, SinkConfig, SourceConfig, TableConfig, alerts,
+    monitor, route, sink, table,
 };
 
 const MIB: usize = 1 << 20;
@@ -24,6 +24,7 @@ pub(super) fn config(root: &Field<'_>) -> Result<Config, ConfigError> {
         "max_rate",
         "http",
         "monitor",
+        "alerts",
     ])?;
     let source = source(&fields)?;
     let sinks_field = fields.get("sinks");
@@ -46,6 +47,7 @@ pub(super) fn config(root: &Field<'_>) -> Result<Config, ConfigError> {
             .read("http", http_listen)?
             .unwrap_or_else(|| Some(SocketAddr::from(([127, 0, 0, 1], 7432)))),
         monitor: fields.read("monitor", monitor::monitor)?.unwrap_or_default(),
+        alerts: fields.read("alerts", alerts::alerts)?.unwrap_or_default(),
         file: None,
         source,
         sinks,

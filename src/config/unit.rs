@@ -38,6 +38,22 @@ pub(super) fn show_size(bytes: usize) -> String {
     whole.map_or_else(|| bytes.to_string(), |(size, unit)| format!("{}{unit}", bytes / size))
 }
 
+/// `duration` in its two largest units: `1h30m`, `5m`, `2s`, `250ms`.
+pub(super) fn show_duration(duration: Duration) -> String {
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    let pair = |major: u64, unit: &str, minor: u64, smaller: &str| match minor {
+        0 => format!("{major}{unit}"),
+        _ => format!("{major}{unit}{minor}{smaller}"),
+    };
+    match seconds {
+        0 if millis > 0 => format!("{millis}ms"),
+        0..60 => format!("{seconds}s"),
+        60..3600 => pair(seconds / 60, "m", seconds % 60, "s"),
+        3600..86_400 => pair(seconds / 3600, "h", seconds % 3600 / 60, "m"),
+        _ => pair(seconds / 86_400, "d", seconds % 86_400 / 3600, "h"),
+    }
+}
+
 fn split(text: &str) -> Option<(u64, &str)> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -69,6 +85,16 @@ mod tests {
         {
             assert_eq!(size(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_duration_is_shown_in_its_two_largest_units() {
+        let show = |millis| show_duration(Duration::from_millis(millis));
+        assert_eq!(show(250), "250ms");
+        assert_eq!(show(0), "0s");
+        assert_eq!(show(90_000), "1m30s");
+        assert_eq!(show(6 * 3_600_000), "6h");
+        assert_eq!(show(26 * 3_600_000), "1d2h");
     }
 
     #[test]

@@ -29,7 +29,6 @@ mod patience;
 mod serve;
 mod session;
 mod shared;
-mod tls;
 mod told;
 pub mod topology;
 mod transport;

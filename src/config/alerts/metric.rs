@@ -151,7 +151,7 @@ impl AlertMetric {
 
 /// `bytes` in the largest unit that they fill, with one digit after the point where it says more.
 fn show_bytes(bytes: f64) -> String {
-    let units = [(1_f64 * 1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1024.0, "KiB")];
+    let units = [(1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1024.0, "KiB")];
     match units.into_iter().find(|(size, _)| bytes.abs() >= *size) {
         Some((size, unit)) => format!("{}{unit}", (bytes / size * 10.0).round() / 10.0),
         None => format!("{}B", bytes.round()),

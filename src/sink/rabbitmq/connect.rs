@@ -17,10 +17,10 @@ use super::greeting::Greeting;
 use super::kit::Kit;
 use super::limits::Limits;
 use super::session::Session;
-use super::tls;
 use super::transport::{Cut, Socket, Transport};
 use crate::config::{AmqpUrl, RabbitMqConfig, Sasl};
 use crate::failure::{Class, Failure};
+use crate::tls;
 
 /// How long one host may take to be connected to.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -153,7 +153,7 @@ impl Connector {
         if !server.is_tls {
             return Ok(Socket::Plain(stream));
         }
-        let stream = tls::connect(&self.config.tls, &server.host, stream).await?;
+        let stream = tls::connect(&self.config.tls, "RabbitMQ", &server.host, stream).await?;
         Ok(Socket::Tls(Box::new(stream)))
     }
 

@@ -3,8 +3,8 @@
 use lapin::{Error, ErrorKind};
 
 use super::message::Address;
-use super::tls;
 use crate::failure::{Class, Failure};
+use crate::tls;
 
 /// What messages and hints name.
 #[derive(Clone, Debug)]

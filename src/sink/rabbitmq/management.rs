@@ -2,30 +2,13 @@
 //!
 //! Only `check` asks it: what a relay needs to run it learns from the broker itself.
 
-use std::time::Duration;
-
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, AUTHORIZATION, HOST};
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper::StatusCode;
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 
-use super::tls;
 use super::topology::Topology;
-use crate::config::{ManagementConfig, RabbitMqTls};
+use crate::config::{Login, ManagementConfig, TlsFiles};
 use crate::failure::Failure;
-
-/// For one answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Longest answer that is read; tens of thousands of queues fit.
-const MAX_ANSWER: usize = 32 << 20;
+use crate::http_client::{HttpError, Peer};
 
 /// What is asked of a queue: without this, the broker would count its messages.
 const QUEUE_COLUMNS: &str =
@@ -38,10 +21,12 @@ const QUEUE_COLUMNS: &str =
 /// Fixable where the API refuses us or does not understand; transient where nobody answers.
 pub async fn topology(
     config: &ManagementConfig,
-    files: &RabbitMqTls,
+    files: &TlsFiles,
     vhost: &str,
 ) -> Result<Topology, Failure> {
-    let api = Api { config, files };
+    let login =
+        Login::Password { username: config.username.clone(), password: config.password.clone() };
+    let api = Api { config, files, login };
     let vhost = encode(vhost);
     let exchanges = api.get(&format!("/api/exchanges/{vhost}")).await?;
     let queues = api.get(&format!("/api/queues/{vhost}{QUEUE_COLUMNS}")).await?;
@@ -61,63 +46,29 @@ fn is_refusal(code: Option<&str>) -> bool {
 
 struct Api<'a> {
     config: &'a ManagementConfig,
-    files: &'a RabbitMqTls,
+    files: &'a TlsFiles,
+    login: Login,
 }
 
 impl Api<'_> {
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
-        let answer = tokio::time::timeout(PATIENCE, self.exchange(path)).await;
-        let answer = answer
-            .map_err(|_| self.transient(&format!("no answer within {} s", PATIENCE.as_secs())))??;
-        self.judge(answer.status())?;
-        let body = tokio::time::timeout(PATIENCE, Limited::new(answer, MAX_ANSWER).collect()).await;
-        let body = body
-            .map_err(|_| self.transient("the answer does not end"))?
-            .map_err(|error| self.transient(&format!("the answer cannot be read: {error}")))?;
-        serde_json::from_slice(&body.to_bytes()).map_err(|error| {
+        let Self { config, files, login } = self;
+        let peer = Peer { url: &config.url, name: "RabbitMQ", login: Some(login), tls: files };
+        let answer = peer.get(path).await.map_err(|error| self.no_answer(error))?;
+        self.judge(answer.status)?;
+        serde_json::from_slice(&answer.body).map_err(|error| {
             let said = "is no answer of RabbitMQ's management API";
             Failure::fixable(format!("`{}{path}` {said}", self.config.url)).cause(error)
         })
     }
 
-    /// One request on a connection of its own.
-    async fn exchange(&self, path: &str) -> Result<Response<Incoming>, Failure> {
-        let place = Place::of(&self.config.url)
-            .ok_or_else(|| Failure::fixable(format!("`{}` has no port", self.config.url)))?;
-        let socket = TcpStream::connect((place.host, place.port))
-            .await
-            .map_err(|error| self.transient("cannot connect").cause(error))?;
-        let request = self.request(&place, path)?;
-        if place.is_tls {
-            let socket = tls::connect(self.files, place.host, socket).await?;
-            self.send(socket, request).await
-        } else {
-            self.send(socket, request).await
+    fn no_answer(&self, error: HttpError) -> Failure {
+        let url = &self.config.url;
+        match error {
+            HttpError::Tls(failure) => failure,
+            HttpError::Url => Failure::fixable(format!("`{url}` is no URL")),
+            error => Failure::transient(format!("management API at `{url}`")).cause(error),
         }
-    }
-
-    fn request(&self, place: &Place<'_>, path: &str) -> Result<Request<Empty<Bytes>>, Failure> {
-        let ManagementConfig { username, password, .. } = self.config;
-        let login = STANDARD.encode(format!("{username}:{}", password.expose()));
-        Request::get(format!("{}{path}", place.prefix))
-            .header(HOST, place.authority)
-            .header(ACCEPT, "application/json")
-            .header(AUTHORIZATION, format!("Basic {login}"))
-            .body(Empty::new())
-            .map_err(|_| Failure::fixable(format!("`{}` is no URL", self.config.url)))
-    }
-
-    async fn send(
-        &self,
-        socket: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-        request: Request<Empty<Bytes>>,
-    ) -> Result<Response<Incoming>, Failure> {
-        let lost = |error| self.transient("the connection broke").cause(error);
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(socket)).await.map_err(lost)?;
-        // It ends with its one exchange, or with the answer that is not read.
-        tokio::spawn(connection);
-        sender.send_request(request).await.map_err(lost)
     }
 
     fn judge(&self, status: StatusCode) -> Result<(), Failure> {
@@ -148,37 +99,6 @@ impl Api<'_> {
     }
 }
 
-/// A URL taken apart.
-#[derive(Debug, PartialEq, Eq)]
-struct Place<'a> {
-    is_tls: bool,
-    /// Host and port as they were written.
-    authority: &'a str,
-    host: &'a str,
-    port: u16,
-    /// Where a proxy has put the API; empty, or with a slash before it.
-    prefix: &'a str,
-}
-
-impl<'a> Place<'a> {
-    /// `http://host:port/prefix`, as `config` has checked it.
-    fn of(url: &'a str) -> Option<Self> {
-        let (scheme, rest) = url.split_once("://")?;
-        let is_tls = scheme == "https";
-        let (authority, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let (host, port) = match authority.strip_prefix('[') {
-            Some(rest) => rest.split_once(']')?,
-            None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
-        };
-        let port = match port.strip_prefix(':') {
-            Some(port) => port.parse().ok()?,
-            None if is_tls => 443,
-            None => 80,
-        };
-        Some(Self { is_tls, authority, host, port, prefix })
-    }
-}
-
 /// `text` as one segment of a path.
 fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
@@ -195,16 +115,6 @@ fn encode(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_url_is_taken_apart() {
-        let place = |url| Place::of(url).map(|it| (it.is_tls, it.host, it.port, it.prefix));
-        assert_eq!(place("http://one:15672"), Some((false, "one", 15672, "")));
-        assert_eq!(place("https://one/rabbit"), Some((true, "one", 443, "/rabbit")));
-        assert_eq!(place("http://[::1]:15672"), Some((false, "::1", 15672, "")));
-        assert_eq!(place("http://[::1]"), Some((false, "::1", 80, "")));
-        assert_eq!(place("http://one:x"), None);
-    }
 
     #[test]
     fn a_virtual_host_is_one_segment() {

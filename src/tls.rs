@@ -1,4 +1,4 @@
-//! TLS to a broker: whom to trust and who we are, from files that are read at each connection.
+//! TLS to a broker or an HTTP server: whom to trust and who we are, from files that are read at each connection.
 
 use std::error::Error as StdError;
 use std::io;
@@ -12,16 +12,17 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::config::RabbitMqTls;
+use crate::config::TlsFiles;
 use crate::failure::Failure;
 
-/// Shakes hands over `socket`; `host` must be in the server's certificate.
+/// Shakes hands over `socket` with `peer`, a name for messages; `host` must be in its certificate.
 ///
 /// # Errors
 ///
 /// Fixable: a file that cannot be read, a certificate that is not believed.
-pub(super) async fn connect(
-    files: &RabbitMqTls,
+pub(crate) async fn connect(
+    files: &TlsFiles,
+    peer: &str,
     host: &str,
     socket: TcpStream,
 ) -> Result<TlsStream<TcpStream>, Failure> {
@@ -30,14 +31,14 @@ pub(super) async fn connect(
         Failure::fixable(format!("`{host}` cannot be in a certificate")).cause(error)
     })?;
     TlsConnector::from(Arc::new(config)).connect(name, socket).await.map_err(|error| {
-        let message = format!("no TLS with RabbitMQ at `{host}`");
+        let message = format!("no TLS with {peer} at `{host}`");
         refusal(&error, message.clone())
             .unwrap_or_else(|| Failure::transient(message).code("TLS").cause(error))
     })
 }
 
 /// A failure that says `message`, if TLS is what `error` is about.
-pub(super) fn refusal(error: &(dyn StdError + 'static), message: String) -> Option<Failure> {
+pub(crate) fn refusal(error: &(dyn StdError + 'static), message: String) -> Option<Failure> {
     let error = rustls_error(error)?;
     let failure = Failure::fixable(message).code("TLS").cause(error.clone());
     Some(match hint(error) {
@@ -54,7 +55,7 @@ fn hint(error: &Error) -> Option<&'static str> {
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => Some("connect by a name that is in the server's certificate"),
-        Error::InvalidMessage(_) => Some("is that port one for TLS? RabbitMQ's is 5671"),
+        Error::InvalidMessage(_) => Some("is that port one for TLS? AMQP's is 5671"),
         Error::AlertReceived(
             AlertDescription::CertificateRequired
             | AlertDescription::HandshakeFailure
@@ -86,7 +87,7 @@ fn rustls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
     None
 }
 
-fn client_config(files: &RabbitMqTls) -> Result<ClientConfig, Failure> {
+fn client_config(files: &TlsFiles) -> Result<ClientConfig, Failure> {
     let roots = match &files.ca_file {
         Some(path) => file_roots(path)?,
         None => system_roots()?,
