@@ -7,6 +7,7 @@ mod log;
 mod init;
 mod check;
 mod run;
+mod status;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ Examples:
   pgoutbox init -c orders.yaml --url postgres://postgres@db/shop --create-table
   pgoutbox check -c orders.yaml
   pgoutbox run -c orders.yaml
+  pgoutbox status -c orders.yaml --watch
 
 Without a broker, events go to standard output:
   printf 'source: {postgres: {url: \"postgres://me@localhost/shop\"}}' > try.yaml
@@ -42,6 +44,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Runs the relay until SIGTERM or SIGINT.
     Run(run::RunArgs),
+    /// Shows how a running relay is: state, rates, lag, time left, sinks.
+    Status(status::StatusArgs),
 }
 
 /// What every command takes.
@@ -72,6 +76,7 @@ pub fn main() -> ExitCode {
         Command::Init(arguments) => init::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Run(arguments) => run::run(arguments),
+        Command::Status(arguments) => status::run(arguments),
     };
     match outcome {
         Ok(code) => code,

@@ -73,37 +73,39 @@ async fn once(relay: &Relay, mut screen: Screen) -> Result<ExitCode, Failure> {
     Ok(if is_ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Until Ctrl-C, or until nobody reads on. A relay that does not answer may come back.
-async fn watch(relay: &Relay, mut screen: Screen) -> Result<ExitCode, Failure> {
-    let looks = async {
-        let mut before: Option<Look> = None;
-        loop {
-            let shown = match relay.look().await {
-                Ok(look) => {
-                    let rates = before.as_ref().map(|before| Rates::between(before, &look));
-                    let shown = screen.show(&look, rates.unwrap_or_default());
-                    before = Some(look);
-                    shown
-                }
-                Err(failure) => {
-                    before = None;
-                    screen.show_failure(&failure)
-                }
-            };
-            match shown {
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-                shown => shown.map_err(unwritable)?,
-            }
-            sleep(INTERVAL).await;
-        }
-    };
+/// Until Ctrl-C, or until nobody reads on.
+async fn watch(relay: &Relay, screen: Screen) -> Result<ExitCode, Failure> {
     tokio::select! {
-        ended = looks => ended?,
+        ended = look_on(relay, screen) => ended?,
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(|error| {
             Failure::transient("cannot listen for signals").cause(error)
         })?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A relay that does not answer may come back.
+async fn look_on(relay: &Relay, mut screen: Screen) -> Result<(), Failure> {
+    let mut before: Option<Look> = None;
+    loop {
+        let shown = match relay.look().await {
+            Ok(look) => {
+                let rates = before.as_ref().map(|before| Rates::between(before, &look));
+                let shown = screen.show(&look, rates.unwrap_or_default());
+                before = Some(look);
+                shown
+            }
+            Err(failure) => {
+                before = None;
+                screen.show_failure(&failure)
+            }
+        };
+        match shown {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            shown => shown.map_err(unwritable)?,
+        }
+        sleep(INTERVAL).await;
+    }
 }
 
 fn unwritable(error: io::Error) -> Failure {

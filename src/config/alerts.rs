@@ -134,7 +134,7 @@ const REPEAT: Duration = Duration::from_secs(60);
 const CLEAR_AFTER: Duration = Duration::from_secs(10);
 
 /// Where a default rule's runbook is, unless `runbooks` says so.
-const RUNBOOKS: &str = "deploy/runbooks";
+const RUNBOOKS: &str = "docs/runbooks";
 
 /// Labels that every alert has of its own.
 const OWN_LABELS: [&str; 4] = ["alertname", "severity", "relay", "slot"];

@@ -109,11 +109,16 @@ fn reader(slot: &Value) -> String {
 
 fn wal(status: &Value, monitor: &Value) -> Line {
     let kept = figure(number(monitor, "/slot/retained_wal_bytes"), units::bytes);
-    let safe = figure(number(monitor, "/slot/safe_wal_size"), units::bytes);
+    let safe = match monitor.get("max_slot_wal_keep_size") {
+        Some(Value::Null) if monitor.get("slot").is_some_and(Value::is_object) => {
+            "no limit".to_owned()
+        }
+        _ => format!("{} safe", figure(number(monitor, "/slot/safe_wal_size"), units::bytes)),
+    };
     let growth = number(monitor, "/wal_bytes_per_second");
     let growth = figure(growth.map(f64::round), |bytes| format!("{}/s", units::bytes(bytes)));
     let confirmed = text(status, "/confirmed").unwrap_or("unknown");
-    let text = format!("{kept} kept, {safe} safe, grows {growth}; confirmed up to {confirmed}");
+    let text = format!("{kept} kept, {safe}, grows {growth}; confirmed up to {confirmed}");
     Line::new("WAL", text)
 }
 
@@ -144,7 +149,7 @@ fn holding(monitor: &Value) -> Vec<Line> {
     let mut lines: Vec<Line> = all
         .iter()
         .take(NAMED)
-        .zip(["held back"].into_iter().chain(std::iter::repeat("")))
+        .zip(["WAL held"].into_iter().chain(std::iter::repeat("")))
         .map(|(transaction, label)| Line::new(label, in_words(transaction)))
         .collect();
     if all.len() > NAMED {

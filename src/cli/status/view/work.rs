@@ -83,7 +83,9 @@ fn held_by(status: &Value) -> Line {
         (sink, Some(place)) => format!(" for sink `{}`, `{place}`", sink.unwrap_or("unknown")),
     };
     match text(held, "/reason") {
-        Some(reason) => Line::new(label, format!("event `{id}`{sink}: {reason}")).tone(Tone::Warning),
+        Some(reason) => {
+            Line::new(label, format!("event `{id}`{sink}: {reason}")).tone(Tone::Warning)
+        }
         None => Line::new(label, format!("event `{id}`{sink}, which is under way")),
     }
 }
@@ -149,4 +151,16 @@ fn alerts(status: &Value) -> Vec<Line> {
         lines.push(alert_in_words(label, alert));
     }
     lines
+}
+
+fn is_firing(alert: &Value) -> bool {
+    text(alert, "/state") == Some("firing")
+}
+
+fn alert_in_words(label: &'static str, alert: &Value) -> Line {
+    let name = text(alert, "/name").unwrap_or("unknown");
+    let severity = text(alert, "/severity").unwrap_or("unknown");
+    let summary = text(alert, "/summary").map_or_else(String::new, |it| format!(": {it}"));
+    let tone = if severity == "critical" { Tone::Bad } else { Tone::Warning };
+    Line::new(label, format!("{severity} {name}{summary}")).tone(tone)
 }
