@@ -32,6 +32,7 @@ mod stuck;
 mod supervisor;
 mod survey;
 
+pub(crate) use backoff::Pauses;
 pub use columns::columns_needed;
 pub use sinks::{Known, Trial, try_sinks};
 pub use stop::Stop;

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use crate::metrics::Metrics;
 use crate::relay::liveness::Liveness;
 use crate::relay::state::{RelayStatus, SinkStatus, State};
+use crate::slot_monitor::SlotReport;
 use crate::timestamp::Timestamp;
 
 /// Everything that can be asked about one relay.
@@ -18,19 +19,21 @@ use crate::timestamp::Timestamp;
 pub struct Status {
     name: String,
     relay: watch::Receiver<RelayStatus>,
+    slots: watch::Receiver<SlotReport>,
     metrics: Arc<Metrics>,
     liveness: Liveness,
 }
 
 impl Status {
-    /// Gathers what the relay `name` publishes.
+    /// Gathers what the relay `name` and the monitor of its slot publish.
     pub fn new(
         name: impl Into<String>,
         relay: watch::Receiver<RelayStatus>,
+        slots: watch::Receiver<SlotReport>,
         metrics: Arc<Metrics>,
         liveness: Liveness,
     ) -> Self {
-        Self { name: name.into(), relay, metrics, liveness }
+        Self { name: name.into(), relay, slots, metrics, liveness }
     }
 
     /// Whether the relay's loop turns.
@@ -41,6 +44,16 @@ impl Status {
     /// The relay's state.
     pub fn state(&self) -> State {
         self.relay.borrow().state.clone()
+    }
+
+    /// All that the relay tells about itself.
+    pub fn relay(&self) -> RelayStatus {
+        self.relay.borrow().clone()
+    }
+
+    /// What the slot's monitor found at its last look.
+    pub fn slots(&self) -> SlotReport {
+        self.slots.borrow().clone()
     }
 
     /// The metrics in Prometheus' text format, those of this moment refreshed.
@@ -59,25 +72,28 @@ impl Status {
     ///
     /// Where the status has no JSON form, which is a mistake in `relay::state`.
     pub fn json(&self) -> serde_json::Result<String> {
-        let (relay, now) = (self.relay.borrow(), Timestamp::now());
+        let (relay, slots) = (self.relay.borrow(), self.slots.borrow());
+        let now = Timestamp::now();
         serde_json::to_string_pretty(&Answer {
             name: &self.name,
             version: env!("CARGO_PKG_VERSION"),
             relay: &relay,
             uptime_seconds: now.seconds_since(relay.started_at),
             events_received: self.metrics.events_received.get(),
-            confirmed_lag_bytes: relay.confirmed_lag_bytes(),
+            confirmed_lag_bytes: confirmed_lag(&relay, &slots),
             oldest_unacknowledged_seconds: oldest_age(&relay, now),
+            monitor: &slots,
         })
     }
 
     /// Sets the gauges that follow from the status.
     fn refresh(&self, now: Timestamp) {
         let relay = self.relay.borrow();
+        let lag = confirmed_lag(&relay, &self.slots.borrow());
         let metrics = &self.metrics;
         metrics.window_events.set(gauge(relay.window_events));
         metrics.window_bytes.set(gauge(relay.window_bytes));
-        metrics.slot_confirmed_lag_bytes.set(gauge(relay.confirmed_lag_bytes()));
+        metrics.slot_confirmed_lag_bytes.set(gauge(lag));
         metrics.oldest_unacknowledged_seconds.set(oldest_age(&relay, now).unwrap_or(0.0));
         for name in State::NAMES {
             let in_force = name == relay.state.name();
@@ -104,6 +120,19 @@ struct Answer<'a> {
     events_received: u64,
     confirmed_lag_bytes: u64,
     oldest_unacknowledged_seconds: Option<f64>,
+    monitor: &'a SlotReport,
+}
+
+/// WAL bytes past the confirmed position, as whoever has heard from the server last knows it: the
+/// relay while it streams, the monitor otherwise.
+fn confirmed_lag(relay: &RelayStatus, slots: &SlotReport) -> u64 {
+    let of_slot = slots.slot.as_ref().and_then(|slot| slot.confirmed_lag_bytes);
+    match of_slot {
+        Some(lag) if slots.wal_position > relay.received => {
+            lag.min(slots.wal_position.bytes_since(relay.confirmed))
+        }
+        _ => relay.confirmed_lag_bytes(),
+    }
 }
 
 /// Seconds since the commit of the oldest unsettled event; `None` where there is none.
@@ -144,7 +173,8 @@ mod tests {
     fn status(relay: RelayStatus) -> (watch::Sender<RelayStatus>, Status) {
         let metrics = Arc::new(Metrics::new("orders", ["events"]).unwrap());
         let (sender, receiver) = watch::channel(relay);
-        (sender, Status::new("orders", receiver, metrics, Liveness::new()))
+        let slots = watch::Sender::new(SlotReport::default()).subscribe();
+        (sender, Status::new("orders", receiver, slots, metrics, Liveness::new()))
     }
 
     #[tokio::test]

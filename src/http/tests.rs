@@ -6,6 +6,7 @@ use super::*;
 use crate::metrics::Metrics;
 use crate::relay::liveness::Liveness;
 use crate::relay::state::RelayStatus;
+use crate::slot_monitor::SlotReport;
 
 const ANY_PORT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
@@ -13,8 +14,12 @@ const ANY_PORT: SocketAddr =
 async fn server(state: State) -> (watch::Sender<RelayStatus>, Server) {
     let (sender, relay) = watch::channel(RelayStatus { state, ..RelayStatus::default() });
     let metrics = Arc::new(Metrics::new("orders", ["events"]).unwrap());
-    let status = Status::new("orders", relay, metrics, Liveness::new());
+    let status = Status::new("orders", relay, no_reports(), metrics, Liveness::new());
     (sender, serve(ANY_PORT, status).await.unwrap())
+}
+
+fn no_reports() -> watch::Receiver<SlotReport> {
+    watch::Sender::new(SlotReport::default()).subscribe()
 }
 
 /// Everything that comes back until the server closes the connection.
@@ -119,7 +124,7 @@ async fn a_port_in_use_names_the_setting() {
     let (_state, server) = server(State::Streaming).await;
     let (_sender, relay) = watch::channel(RelayStatus::default());
     let metrics = Arc::new(Metrics::new("other", []).unwrap());
-    let status = Status::new("other", relay, metrics, Liveness::new());
+    let status = Status::new("other", relay, no_reports(), metrics, Liveness::new());
     let failure = serve(server.address(), status).await.unwrap_err();
     let text = failure.to_string();
     assert!(text.contains("`http.listen`") && text.contains("Address already in use"), "{text}");

@@ -26,15 +26,17 @@ const STUCK: Pauses = Pauses { first: Duration::from_secs(4), longest: Duration:
 
 /// How long pauses are.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pauses {
-    first: Duration,
-    longest: Duration,
+pub(crate) struct Pauses {
+    /// The first one.
+    pub(crate) first: Duration,
+    /// None is longer.
+    pub(crate) longest: Duration,
 }
 
 impl Pauses {
     /// The pause after `tries` failed ones before this one: doubled each time, with jitter, since
     /// what failed together must not all come back at one moment.
-    pub(super) fn after(self, tries: u32) -> Duration {
+    pub(crate) fn after(self, tries: u32) -> Duration {
         let pause = self.first.saturating_mul(1 << tries.min(16)).min(self.longest);
         pause.mul_f64(rand::rng().random_range(0.5..1.0))
     }

@@ -76,6 +76,11 @@ impl Supervisor {
         self.publisher.subscribe()
     }
 
+    /// Where its server is.
+    pub fn settings(&self) -> Settings {
+        self.settings.clone()
+    }
+
     /// Its metrics.
     pub fn metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.metrics)

@@ -2,7 +2,7 @@
 //!
 //! A figure that could not be had is `None`, never a guess; `missing` says why.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::lsn::Lsn;
 use crate::timestamp::Timestamp;
@@ -29,6 +29,8 @@ pub struct SlotReport {
     pub walsender: Option<Walsender>,
     /// Transactions that hold the slot back, the oldest first; a bounded number of them.
     pub holding: Vec<HoldingTransaction>,
+    /// WAL bytes past the confirmed position that the relay has not read yet.
+    pub unread_wal_bytes: Option<u64>,
     /// Age in seconds of the oldest WAL that is not confirmed, events not read yet included; 0 where
     /// everything is confirmed.
     pub lag_seconds: Option<f64>,
@@ -39,6 +41,8 @@ pub struct SlotReport {
     pub seconds_to_full_disk: Option<f64>,
     /// What could not be had, and what it takes, a line each.
     pub missing: Vec<String>,
+    /// What endangers the slot or the server, a line each, with what to type.
+    pub warnings: Vec<String>,
 }
 
 /// One replication slot (`pg_replication_slots`, `pg_stat_replication_slots`).
@@ -61,6 +65,9 @@ pub struct SlotFigures {
     pub safe_wal_size: Option<i64>,
     /// Since when nobody reads it (17 on).
     pub inactive_since: Option<Timestamp>,
+    /// How long nobody has read it, in seconds: since `inactive_since`, or before 17 since the monitor
+    /// has seen it so; 0 while somebody does.
+    pub inactive_seconds: f64,
     /// Why it is of no use any more (17 on).
     pub invalidation_reason: Option<String>,
     /// It conflicted with recovery (16 on).
@@ -74,7 +81,7 @@ pub struct SlotFigures {
 }
 
 /// Counters of `pg_stat_replication_slots` since its last reset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Decoding {
     /// Transactions that did not fit into `logical_decoding_work_mem`.
     pub spilled_transactions: u64,
@@ -108,7 +115,7 @@ pub struct Walsender {
 }
 
 /// A transaction that keeps a slot from moving on.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct HoldingTransaction {
     /// Its backend; `None` for a prepared one.
     pub pid: Option<i32>,

@@ -1,7 +1,10 @@
 //! A relay's life: how it stops, what it survives, and what it says about itself meanwhile.
 
 mod faults;
+mod figures;
 mod idle;
+mod rate;
+mod reload;
 mod standby;
 mod stop;
 

@@ -29,4 +29,6 @@ mod rabbitmq_sink;
 mod mixed;
 mod setup;
 mod start;
+mod status;
+mod deploy;
 mod layering;

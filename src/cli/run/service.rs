@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
@@ -15,18 +16,25 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::http;
 use crate::relay::{Options, Stop, Supervisor};
+use crate::slot_monitor::SlotMonitor;
 use crate::status::Status;
 
-/// A relay that may run, and what answers for it.
+/// A relay that may run.
 struct Ready {
     config: Config,
     supervisor: Supervisor,
+}
+
+/// What watches over a relay, for as long as this lives.
+struct Watch {
     status: Status,
+    _monitor: SlotMonitor,
 }
 
 /// A relay with what stays when the next takes over.
 pub(super) struct Service {
     ready: Ready,
+    watch: Watch,
     source: Source,
     server: Option<http::Server>,
     reloads: Reloads,
@@ -55,11 +63,21 @@ enum End {
 
 impl Ready {
     fn new(config: Config, options: Options) -> Result<Self, Failure> {
-        let name = config.name.clone();
         let supervisor = Supervisor::new(config.clone(), options)?;
-        let status =
-            Status::new(name, supervisor.status(), supervisor.metrics(), supervisor.liveness());
-        Ok(Self { config, supervisor, status })
+        Ok(Self { config, supervisor })
+    }
+}
+
+impl Watch {
+    /// Watches over a relay from before it runs: a halt at its start is worth to be seen too.
+    fn start(ready: &Ready) -> Self {
+        let Ready { config, supervisor } = ready;
+        let (relay, metrics) = (supervisor.status(), supervisor.metrics());
+        let monitor =
+            SlotMonitor::start(config, supervisor.settings(), Arc::clone(&metrics), relay.clone());
+        let (name, reports) = (config.name.clone(), monitor.reports());
+        let status = Status::new(name, relay, reports, metrics, supervisor.liveness());
+        Self { status, _monitor: monitor }
     }
 }
 
@@ -72,13 +90,15 @@ impl Service {
     ) -> Result<Self, Failure> {
         let skip = options.skip.clone();
         let ready = Ready::new(config, options)?;
-        let server = serve(&ready).await?;
-        Ok(Self { ready, source: Source { file, skip }, server, reloads: Reloads::default() })
+        let watch = Watch::start(&ready);
+        let server = serve(&ready.config, &watch.status).await?;
+        let (source, reloads) = (Source { file, skip }, Reloads::default());
+        Ok(Self { ready, watch, source, server, reloads })
     }
 
     /// Runs until a stop is asked for.
     pub(super) async fn run(self, mut asked: Asked) -> Result<(), Failure> {
-        let Self { mut ready, source, mut server, mut reloads } = self;
+        let Self { mut ready, mut watch, source, mut server, mut reloads } = self;
         loop {
             let listen = ready.config.http_listen;
             let one = Box::pin(run_one(ready, &source, &mut reloads, &mut asked));
@@ -86,15 +106,16 @@ impl Service {
                 End::Stopped => return Ok(()),
                 End::Next(next) => ready = *next,
             }
+            drop(std::mem::replace(&mut watch, Watch::start(&ready)));
             reloads.show(&ready.supervisor);
             info!("the configuration was read again and is in force");
             if ready.config.http_listen == listen {
                 if let Some(server) = &server {
-                    server.show(ready.status.clone());
+                    server.show(watch.status.clone());
                 }
             } else {
                 drop(server.take());
-                server = serve(&ready).await.unwrap_or_else(|failure| {
+                server = serve(&ready.config, &watch.status).await.unwrap_or_else(|failure| {
                     error!(%failure, "the relay runs on without its http endpoint");
                     None
                 });
@@ -103,9 +124,9 @@ impl Service {
     }
 }
 
-async fn serve(ready: &Ready) -> Result<Option<http::Server>, Failure> {
-    match ready.config.http_listen {
-        Some(listen) => http::serve(listen, ready.status.clone()).await.map(Some),
+async fn serve(config: &Config, status: &Status) -> Result<Option<http::Server>, Failure> {
+    match config.http_listen {
+        Some(listen) => http::serve(listen, status.clone()).await.map(Some),
         None => Ok(None),
     }
 }

@@ -190,8 +190,7 @@ impl Scene {
     }
 
     async fn id(&self, n: u32) -> String {
-        let query = format!("SELECT id FROM outbox WHERE payload->>'n' = '{n}'");
-        self.database.sql().value(&query).await.unwrap()
+        self.database.id(n).await
     }
 
     async fn ids(&self, numbers: std::ops::Range<u32>) -> BTreeSet<String> {

@@ -138,6 +138,12 @@ impl Database {
             .await;
     }
 
+    /// The id of the event whose payload names this number.
+    pub(crate) async fn id(&self, n: u32) -> String {
+        let query = format!("SELECT id FROM outbox WHERE payload->>'n' = '{n}'");
+        self.sql.value(&query).await.unwrap()
+    }
+
     /// CONF of the cases: what the slot has been told; `None` while there is no slot.
     pub(crate) async fn confirmed(&self) -> Option<Lsn> {
         let query = format!(

@@ -20,7 +20,7 @@ pub(crate) struct Relay {
     port: u16,
     lines: Lines,
     collectors: Vec<JoinHandle<()>>,
-    _file: ConfigFile,
+    file: ConfigFile,
 }
 
 /// Lines that the relay has printed, on either stream.
@@ -54,7 +54,7 @@ impl Relay {
             collect(child.stderr.take().unwrap(), &lines),
         ];
         let process = Process::new(child);
-        Self { process, port: settings.http_port(), lines, collectors, _file: file }
+        Self { process, port: settings.http_port(), lines, collectors, file }
     }
 
     /// Starts the relay and waits until it streams.
@@ -171,6 +171,17 @@ impl Relay {
         bytes("VmHWM:") - bytes("RssFile:")
     }
 
+    /// Gives its file another content, and sends SIGHUP.
+    pub(crate) fn reload(&self, settings: &Settings) {
+        self.file.write(settings);
+        self.signal("HUP");
+    }
+
+    /// Asks it at the address of `settings` from now on.
+    pub(crate) fn asks(&mut self, settings: &Settings) {
+        self.port = settings.http_port();
+    }
+
     /// `kill -9`.
     pub(crate) fn kill(&mut self) {
         self.process.kill();
@@ -247,8 +258,13 @@ impl ConfigFile {
     fn new(settings: &Settings) -> Self {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("relay.yaml");
-        fs::write(&path, settings.text()).unwrap();
-        Self { _dir: dir, path }
+        let file = Self { _dir: dir, path };
+        file.write(settings);
+        file
+    }
+
+    fn write(&self, settings: &Settings) {
+        fs::write(&self.path, settings.text()).unwrap();
     }
 
     fn command(&self, command: &str) -> Command {
