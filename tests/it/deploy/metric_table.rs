@@ -55,7 +55,8 @@ fn the_readme_names_metrics_that_there_are() {
     let readme = read("README.md");
     let section = readme.split("| metric | meaning |").nth(1).expect("README's table of metrics");
     let rows = section.lines().skip(2).take_while(|line| line.starts_with('|'));
-    let names: Vec<String> = rows.flat_map(|row| quoted(row.split(" | ").next().unwrap())).collect();
+    let names: Vec<String> =
+        rows.flat_map(|row| quoted(row.split(" | ").next().unwrap())).collect();
     assert!(names.len() > 10, "{names:?}");
     for name in names {
         let (name, labels) = name.split_once('{').unwrap_or((&name, ""));

@@ -90,7 +90,11 @@ fn wait(rule: &DefaultRule) -> String {
         _ => rule.wait.as_secs_f64(),
     };
     let minutes = seconds / 60.0;
-    if seconds > 0.0 && minutes.fract() == 0.0 { format!("{minutes}m") } else { format!("{seconds}s") }
+    if seconds > 0.0 && minutes.fract() == 0.0 {
+        format!("{minutes}m")
+    } else {
+        format!("{seconds}s")
+    }
 }
 
 /// What the expression must say.
@@ -104,10 +108,12 @@ fn threshold(rule: &DefaultRule) -> String {
         }
         AlertMetric::SecondsSinceDelivery => "increase(pgoutbox_events_delivered_total".to_owned(),
         AlertMetric::SlotWalStatus => {
-            let worse = WAL_STATUSES.iter().zip(0_u32..).filter(|(_, at)| f64::from(*at) > *threshold);
+            let worse =
+                WAL_STATUSES.iter().zip(0_u32..).filter(|(_, at)| f64::from(*at) > *threshold);
             let words: Vec<&str> = worse.map(|(word, _)| *word).collect();
             format!(r#"{{status=~"{}"}} == 1"#, words.join("|"))
         }
+        AlertMetric::SinksDisconnected => "pgoutbox_sink_connected == 0".to_owned(),
         // Yes or no.
         _ if sign == '>' && *threshold == 0.0 => "== 1".to_owned(),
         _ if sign == '<' && *threshold == 1.0 => "== 0".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pgoutbox::config::{RabbitMqConfig, RabbitMqTls, Sasl};
+use pgoutbox::config::{RabbitMqConfig, Sasl, TlsFiles};
 use pgoutbox::failure::{Class, Failure};
 
 use super::confirms::numbered;
@@ -74,7 +74,7 @@ async fn amqps_takes_a_private_authority_and_a_client_certificate(version: Rabbi
     assert_eq!(failure.class(), Class::Fixable, "{failure}");
     assert!(failure.way_out().is_some_and(|hint| hint.contains("ca_file")), "{failure:?}");
     config.tls =
-        RabbitMqTls { ca_file: Some(certificates.authority()), identity: Some((certificate, key)) };
+        TlsFiles { ca_file: Some(certificates.authority()), identity: Some((certificate, key)) };
     let mut relay = Relay::with(&config, &[]).await.expect("the certificate is the login");
     relay.push((0..100).map(|number| numbered("order", number, number)));
     relay.run_to_end().await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pgoutbox::config::{AmqpUrl, RabbitMqConfig, RabbitMqTls, Sasl};
+use pgoutbox::config::{AmqpUrl, RabbitMqConfig, Sasl, TlsFiles};
 use pgoutbox::failure::Failure;
 use pgoutbox::metrics::{Metrics, SinkMetrics};
 use pgoutbox::outbox::{OutboxEvent, RoleSource, Shape, Transaction, Tuple};
@@ -57,7 +57,7 @@ pub(crate) fn config(urls: &[String]) -> RabbitMqConfig {
     RabbitMqConfig {
         servers: urls.iter().map(|url| AmqpUrl::parse(url).expect("a URL")).collect(),
         sasl: Sasl::Plain,
-        tls: RabbitMqTls::default(),
+        tls: TlsFiles::default(),
         heartbeat: Duration::from_secs(10),
         max_unsettled_per_key: 1,
         max_message_size: None,

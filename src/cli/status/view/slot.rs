@@ -170,7 +170,7 @@ fn in_words(transaction: &Value) -> String {
     format!("by {who}{database}, for {age}")
 }
 
-/// What the monitor could not see.
+/// What the monitor warns of, and what it could not see.
 fn monitor_itself(monitor: &Value) -> Vec<Line> {
     let mut lines = Vec::new();
     if let Some(failure) = text(monitor, "/failure") {
@@ -178,9 +178,11 @@ fn monitor_itself(monitor: &Value) -> Vec<Line> {
         let text = format!("the last look failed: {failure}; figures are of {of}");
         lines.push(Line::new("monitor", text).tone(Tone::Warning));
     }
-    for missing in list(monitor, "/missing").iter().filter_map(Value::as_str) {
-        let label = if lines.is_empty() { "monitor" } else { "" };
-        lines.push(Line::new(label, format!("cannot see {missing}")));
+    for (place, tone) in [("/warnings", Tone::Warning), ("/missing", Tone::Plain)] {
+        for said in list(monitor, place).iter().filter_map(Value::as_str) {
+            let label = if lines.is_empty() { "monitor" } else { "" };
+            lines.push(Line::new(label, said).tone(tone));
+        }
     }
     lines
 }

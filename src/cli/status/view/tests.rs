@@ -123,7 +123,8 @@ fn a_relay_that_is_halted_with_a_slot_in_danger() {
     monitor.seconds_to_exhaustion = Some(200.0);
     monitor.seconds_to_full_disk = Some(100_000.0);
     monitor.failure = Some("cannot connect".to_owned());
-    monitor.missing = vec!["other users' transactions: GRANT pg_monitor TO relay".to_owned()];
+    monitor.missing = vec!["`safe_wal_size`: cannot be read".to_owned()];
+    monitor.warnings = vec!["the slot is about to be lost: raise it".to_owned()];
     let mut status = document(&relay, &monitor);
     status["alerts"] = json!([
         {"name": "PgoutboxHalted", "severity": "critical", "state": "firing", "summary": "halted"},
@@ -144,7 +145,8 @@ fn a_relay_that_is_halted_with_a_slot_in_danger() {
     WAL         24.0 MiB kept, -1.0 KiB safe, grows 1.2 MiB/s; confirmed up to 16/B374D848
     walsender   pid 4711, behind by: sent 0 B, write 512 B, flush 2.0 KiB; async, waits for WalSenderWaitForWal
     monitor     the last look failed: cannot connect; figures are of 2026-01-02T03:04:05.000000Z
-                cannot see other users' transactions: GRANT pg_monitor TO relay
+                the slot is about to be lost: raise it
+                `safe_wal_size`: cannot be read
     sinks       events: connected, delivered 1234567
     alerts      critical PgoutboxHalted: halted
     last error  2026-01-02T03:04:05.000000Z: event `7` cannot be delivered to `orders`: too large (10)
