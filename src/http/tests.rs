@@ -57,8 +57,12 @@ async fn ready_is_streaming_or_standby() {
 
 #[tokio::test]
 async fn not_ready_says_why_and_the_way_out() {
-    let (state, server) = server(State::Starting).await;
-    check(&get_path(&server, "/readyz").await, 503, "starting\n");
+    let (state, server) = server(State::default()).await;
+    check(
+        &get_path(&server, "/readyz").await,
+        503,
+        "starting: connecting to PostgreSQL and the brokers\n",
+    );
     let reason = "event `1` is too large".to_owned();
     let halted = State::Halted { reason, hint: Some("run --skip 1".to_owned()) };
     state.send_modify(|status| status.state = halted);

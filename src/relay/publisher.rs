@@ -6,7 +6,6 @@ use tokio::sync::watch;
 
 use super::liveness::Liveness;
 use super::state::{LastError, RelayStatus, State};
-use crate::failure::Failure;
 use crate::lsn::Lsn;
 use crate::metrics::Metrics;
 use crate::timestamp::Timestamp;
@@ -24,7 +23,7 @@ impl Publisher {
         let started_at = Timestamp::now();
         let status = watch::Sender::new(RelayStatus { slot, started_at, ..RelayStatus::default() });
         let publisher = Self { status, metrics, liveness };
-        publisher.show_state(&State::Starting);
+        publisher.show_state(&State::default());
         publisher
     }
 
@@ -35,12 +34,6 @@ impl Publisher {
     /// Changes the state and leaves the rest.
     pub(super) fn state(&self, state: State) {
         self.update(|status| status.state = state);
-    }
-
-    /// Something went wrong that is tried again.
-    pub(super) fn failed(&self, failure: &Failure) {
-        let reason = failure.to_string();
-        self.update(|status| status.last_error = Some(LastError { at: Timestamp::now(), reason }));
     }
 
     /// Changes the status, and says that the relay is alive.
@@ -86,7 +79,8 @@ impl Publisher {
 
 /// The reason of a state outlives it.
 fn keep_reason(status: &mut RelayStatus) {
-    if let State::Blocked { reason } | State::Halted { reason, .. } = &status.state {
+    use State::{Blocked, Halted, Starting};
+    if let Starting { reason } | Blocked { reason } | Halted { reason, .. } = &status.state {
         let reason = reason.clone();
         status.last_error = Some(LastError { at: Timestamp::now(), reason });
     }

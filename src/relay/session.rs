@@ -344,10 +344,21 @@ impl<'a> Session<'a> {
     }
 
     fn state(&self) -> State {
-        let stopping = matches!(self.phase, Phase::Draining { why: Why::Stop, .. });
-        let lost = (!self.is_connected()).then_some(State::Starting);
+        let (stopping, lost) = match &self.phase {
+            Phase::Running => (None, None),
+            Phase::Draining { why: Why::Stop, .. } => {
+                let reason = match self.books.ledger.unsettled() {
+                    1 => "waits for 1 event's acknowledgement".to_owned(),
+                    events => format!("waits for the acknowledgements of {events} events"),
+                };
+                (Some(State::Stopping { reason }), None)
+            }
+            Phase::Draining { why: Why::Lost(failure), .. } => {
+                (None, Some(State::Starting { reason: failure.to_string() }))
+            }
+        };
         let own = [
-            stopping.then_some(State::Stopping),
+            stopping,
             lost,
             self.source_halt.as_ref().map(State::halted),
             self.relay.setback.as_ref().map(State::halted),

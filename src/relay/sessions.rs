@@ -218,9 +218,9 @@ impl Sessions {
     fn failed(&self, failure: Failure) -> Result<Pauses, Failure> {
         if failure.class() == Class::Transient {
             warn!(%failure, "no source yet; trying again");
-            self.relay.publisher.failed(&failure);
             if self.relay.setback.is_none() {
-                self.relay.publisher.state(State::Starting);
+                let reason = failure.to_string();
+                self.relay.publisher.state(State::Starting { reason });
             }
             return Ok(RETRY);
         }

@@ -11,12 +11,14 @@ use crate::lsn::Lsn;
 use crate::timestamp::Timestamp;
 
 /// The state of one relay.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum State {
     /// Not streaming yet, or again after a connection was lost.
-    #[default]
-    Starting,
+    Starting {
+        /// What it does, or what has failed and is tried again.
+        reason: String,
+    },
     /// Everything but the slot was checked; another relay holds it.
     Standby {
         /// Who holds the slot, as PostgreSQL shows it.
@@ -36,8 +38,17 @@ pub enum State {
         /// What to type.
         hint: Option<String>,
     },
-    /// A stop was asked for: what is with the brokers is waited for.
-    Stopping,
+    /// A stop was asked for, or a reload: what is with the brokers is waited for.
+    Stopping {
+        /// What is waited for.
+        reason: String,
+    },
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Starting { reason: "connecting to PostgreSQL and the brokers".to_owned() }
+    }
 }
 
 impl State {
@@ -54,12 +65,12 @@ impl State {
     /// The state's name: in metrics, logs and `/status`.
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Starting => "starting",
+            Self::Starting { .. } => "starting",
             Self::Standby { .. } => "standby",
             Self::Streaming => "streaming",
             Self::Blocked { .. } => "blocked",
             Self::Halted { .. } => "halted",
-            Self::Stopping => "stopping",
+            Self::Stopping { .. } => "stopping",
         }
     }
 
@@ -72,8 +83,11 @@ impl State {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Standby { holder } => Some(holder),
-            Self::Blocked { reason } | Self::Halted { reason, .. } => Some(reason),
-            Self::Starting | Self::Streaming | Self::Stopping => None,
+            Self::Starting { reason }
+            | Self::Blocked { reason }
+            | Self::Halted { reason, .. }
+            | Self::Stopping { reason } => Some(reason),
+            Self::Streaming => None,
         }
     }
 
@@ -81,11 +95,11 @@ impl State {
     const fn rank(&self) -> u8 {
         match self {
             Self::Streaming => 0,
-            Self::Starting => 1,
+            Self::Starting { .. } => 1,
             Self::Standby { .. } => 2,
             Self::Blocked { .. } => 3,
             Self::Halted { .. } => 4,
-            Self::Stopping => 5,
+            Self::Stopping { .. } => 5,
         }
     }
 
@@ -241,6 +255,10 @@ mod tests {
         State::Halted { reason: reason.to_owned(), hint: hint.map(str::to_owned) }
     }
 
+    fn stopping() -> State {
+        State::Stopping { reason: "1 event".to_owned() }
+    }
+
     fn standby() -> State {
         State::Standby { holder: "pid 7".to_owned() }
     }
@@ -249,11 +267,11 @@ mod tests {
     fn the_weightiest_state_wins_whatever_the_order() {
         let by_weight = [
             State::Streaming,
-            State::Starting,
+            State::default(),
             standby(),
             blocked("topic `a`"),
             halted("event `1`", None),
-            State::Stopping,
+            stopping(),
         ];
         for (index, heavier) in by_weight.iter().enumerate() {
             for lighter in &by_weight[..index] {
@@ -279,7 +297,7 @@ mod tests {
     #[test]
     fn only_streaming_and_standby_are_ready() {
         assert!(State::Streaming.is_ready() && standby().is_ready());
-        for state in [State::Starting, blocked("x"), halted("x", None), State::Stopping] {
+        for state in [State::default(), blocked("x"), halted("x", None), stopping()] {
             assert!(!state.is_ready(), "{}", state.name());
         }
     }

@@ -160,10 +160,10 @@ impl Supervisor {
                 _ => return Err(failure),
             };
             warn!(%failure, "cannot start yet");
-            self.publisher.failed(&failure);
-            if failure.class() != Class::Transient {
-                self.publisher.state(State::halted(&failure));
-            }
+            self.publisher.state(match failure.class() {
+                Class::Transient => State::Starting { reason: failure.to_string() },
+                _ => State::halted(&failure),
+            });
             self.liveness.while_waiting(backoff.pause(pauses, stop)).await;
         }
     }

@@ -2,6 +2,7 @@
 
 mod faults;
 mod figures;
+mod health;
 mod idle;
 mod rate;
 mod reload;
