@@ -19,6 +19,7 @@ on_both_servers!(
 async fn scene(server: Server) -> (Database, Settings) {
     let database = Database::create(server, "status").await;
     database.create_outbox().await;
+    database.sql().run(&format!("GRANT pg_monitor TO {}", database.name())).await;
     let settings = Settings::stdout(&database).with("monitor", json!({"interval": "100ms"}));
     Relay::init(&settings, &database.admin_url());
     (database, settings)

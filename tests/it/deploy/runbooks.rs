@@ -8,6 +8,9 @@ use regex::Regex;
 
 use super::rules::rules;
 use super::{path, read};
+use crate::support::{Database, Server};
+
+on_both_servers!(what_a_page_asks_postgresql_has_an_answer);
 
 const FOLDER: &str = "docs/runbooks";
 
@@ -66,4 +69,24 @@ fn pages_have_their_parts_and_name_commands_that_there_are() {
             }
         }
     }
+}
+
+/// Only questions are asked here: what changes something is for an operator who means it.
+async fn what_a_page_asks_postgresql_has_an_answer(server: Server) {
+    let database = Database::create(server, "runbooks").await;
+    database.create_outbox().await;
+    let mut asked = 0;
+    for page in pages() {
+        let text = read(&format!("{FOLDER}/{page}.md"));
+        let blocks = text.split("```sql\n").skip(1).filter_map(|rest| rest.split("```").next());
+        for statement in blocks.flat_map(|block| block.split_inclusive(";\n")) {
+            let is_question = ["SELECT", "SHOW"].iter().any(|word| statement.starts_with(word));
+            if is_question && !["pg_terminate", "pg_reload"].iter().any(|it| statement.contains(it)) {
+                let answer = database.sql().try_run(statement).await;
+                assert!(answer.is_ok(), "{page}: {statement}: {answer:?}");
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 15, "{asked}");
 }

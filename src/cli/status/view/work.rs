@@ -43,7 +43,12 @@ fn state(status: &Value) -> Vec<Line> {
         _ => Tone::Warning,
     };
     let mut lines = vec![Line::new("state", name).tone(tone)];
-    let more = [("reason", "/reason"), ("hint", "/hint"), ("holder", "/holder")];
+    let more = [
+        ("reason", "/reason"),
+        ("hint", "/hint"),
+        ("holder", "/holder"),
+        ("publication", "/publication_gap/reason"),
+    ];
     for (label, place) in more {
         lines.extend(text(status, place).map(|text| Line::new(label, text).tone(tone)));
     }
@@ -142,19 +147,22 @@ fn last_error(status: &Value) -> Line {
     }
 }
 
-/// The alerts that fire; nothing is said where a relay has none to tell.
+/// The alerts that fire, each with what to type.
 fn alerts(status: &Value) -> Vec<Line> {
-    let firing = list(status, "/alerts").iter().filter(|alert| is_firing(alert));
+    let label = "alerts";
+    if status.get("alerts").is_none() {
+        return vec![Line::new(label, unknown())];
+    }
     let mut lines = Vec::new();
-    for alert in firing {
-        let label = if lines.is_empty() { "alerts" } else { "" };
+    for alert in list(status, "/alerts") {
+        let label = if lines.is_empty() { label } else { "" };
         lines.push(alert_in_words(label, alert));
+        lines.extend(text(alert, "/fix").map(|fix| Line::new("", format!("  {fix}"))));
+    }
+    if lines.is_empty() {
+        lines.push(Line::new(label, "none fires"));
     }
     lines
-}
-
-fn is_firing(alert: &Value) -> bool {
-    text(alert, "/state") == Some("firing")
 }
 
 fn alert_in_words(label: &'static str, alert: &Value) -> Line {
