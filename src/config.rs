@@ -8,6 +8,7 @@ mod amqp;
 mod error;
 mod expand;
 mod field;
+mod input;
 mod monitor;
 mod nearest;
 mod node;
@@ -35,6 +36,8 @@ pub use amqp::{AmqpUrl, AmqpUrlError};
 pub use error::{ConfigError, Problem};
 use expand::Expander;
 use field::Field;
+pub use input::InputFile;
+use input::Inputs;
 pub(crate) use nearest::{did_you_mean, nearest};
 use node::Node;
 pub(crate) use percent::{PercentError, percent_decode};
@@ -66,6 +69,8 @@ pub struct Config {
     pub alerts: AlertsConfig,
     /// The file it was read from, for messages; `None` for a configuration made in memory.
     pub file: Option<PathBuf>,
+    /// The other files that it was read from, and those that connections read.
+    pub inputs: Vec<InputFile>,
 }
 
 impl Config {
@@ -92,10 +97,13 @@ impl Config {
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
         let base = file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
-        let expander = Expander { env, base };
+        let expander = Expander { env, base, inputs: Inputs::default() };
         let read = |root: Node| read::config(&Field::root(&root, &expander));
         match Node::parse(text).and_then(read) {
-            Ok(config) => Ok(Self { file, ..config }),
+            Ok(config) => {
+                let inputs = expander.inputs.with_certificates(&config);
+                Ok(Self { file, inputs, ..config })
+            }
             Err(error) => Err(error.in_file(file.as_deref())),
         }
     }

@@ -1,5 +1,6 @@
 //! `pgoutbox run`.
 
+mod rotation;
 mod service;
 mod signals;
 

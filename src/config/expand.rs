@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use super::input::Inputs;
 use super::node::{Content, Node};
 use super::{ConfigError, TemplatePart};
 
@@ -14,6 +15,8 @@ pub(super) struct Expander<'a> {
     pub(super) env: &'a dyn Fn(&str) -> Option<String>,
     /// What a relative `${file:…}` is relative to.
     pub(super) base: PathBuf,
+    /// Files that were read.
+    pub(super) inputs: Inputs,
 }
 
 impl Expander<'_> {
@@ -96,8 +99,10 @@ impl Expander<'_> {
         if path.is_empty() {
             return Err("`${file:…}` needs a path".to_owned());
         }
-        let mut text = std::fs::read_to_string(self.base.join(path))
+        let file = self.base.join(path);
+        let mut text = std::fs::read_to_string(&file)
             .map_err(|error| format!("file `{path}` cannot be read: {error}"))?;
+        self.inputs.add(file, text.as_bytes());
         if text.ends_with('\n') {
             text.pop();
             if text.ends_with('\r') {
@@ -170,7 +175,7 @@ mod tests {
     }
 
     fn expander<'a>(env: &'a dyn Fn(&str) -> Option<String>, base: PathBuf) -> Expander<'a> {
-        Expander { env, base }
+        Expander { env, base, inputs: Inputs::default() }
     }
 
     fn expand(text: &str) -> Result<String, String> {

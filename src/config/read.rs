@@ -49,6 +49,7 @@ pub(super) fn config(root: &Field<'_>) -> Result<Config, ConfigError> {
         monitor: fields.read("monitor", monitor::monitor)?.unwrap_or_default(),
         alerts: fields.read("alerts", alerts::alerts)?.unwrap_or_default(),
         file: None,
+        inputs: Vec::new(),
         source,
         sinks,
     })

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
+use super::rotation::Rotation;
 use super::signals::{Ask, Asked};
 use crate::config::Config;
 use crate::failure::Failure;
@@ -139,6 +140,7 @@ async fn run_one(
     asked: &mut Asked,
 ) -> Result<End, Failure> {
     let (name, metrics) = (ready.config.name, ready.supervisor.metrics());
+    let mut rotation = Rotation::watch(ready.config.inputs);
     let (ask, stop) = Stop::new();
     let mut relay = pin!(ready.supervisor.run(stop));
     let (mut trial, mut next) = (None, None);
@@ -157,6 +159,9 @@ async fn run_one(
                 Ask::Reload if next.is_some() || *ask.borrow() => {}
                 Ask::Reload => trial = Some(begin_trial(source.clone(), name.clone())),
             },
+            () = rotation.changed(), if trial.is_none() && next.is_none() && !*ask.borrow() => {
+                trial = Some(begin_trial(source.clone(), name.clone()));
+            }
             prepared = under_way(&mut trial) => {
                 trial = None;
                 match prepared {

@@ -1,8 +1,10 @@
 //! SIGHUP: the configuration is read again, and a wrong one changes nothing.
 
+use std::fs;
 use std::time::Duration;
 
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::{Scene, assert_state, payloads, wait_metric};
 use crate::checker::{Workload, judge_topics, read_all};
@@ -12,6 +14,7 @@ on_both_servers!(
     a_reload_under_load_loses_and_repeats_nothing,
     a_wrong_configuration_changes_nothing_and_says_why,
     a_reload_mends_what_halts_the_relay,
+    a_password_that_is_rotated_in_its_file_is_used_without_a_restart,
 );
 
 const APPLIED: &[&str] = &["outcome=\"applied\""];
@@ -93,4 +96,32 @@ async fn a_reload_mends_what_halts_the_relay(server: Server) {
     let mut reader = Reader::new(&scene.topics);
     reader.read_until("both events", SHORT, |all| first_texts(all).len() == 2);
     assert_state(&relay, "streaming", 200).await;
+}
+
+/// The role's password changes, and the file of it a little later: the relay, which was cut off in
+/// between, comes back with the new one.
+async fn a_password_that_is_rotated_in_its_file_is_used_without_a_restart(server: Server) {
+    let scene = Scene::new(server, "rotated").await;
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("password");
+    fs::write(&file, "relay\n").unwrap();
+    let password = format!("${{file:{}}}", file.display());
+    let settings = scene.settings.clone().with("source.postgres.password", password);
+    let mut relay = Relay::streaming(&settings).await;
+    scene.write(1..=1).await;
+    scene.confirmed().await;
+
+    let (sql, role) = (scene.database.sql(), scene.database.name());
+    sql.run(&format!("ALTER ROLE {role} PASSWORD 'new'")).await;
+    let pid = scene.database.walsender().await.unwrap().pid;
+    sql.run(&format!("SELECT pg_terminate_backend({pid})")).await;
+    relay.wait_state("halted", SHORT).await;
+    scene.write(2..=2).await;
+    fs::write(&file, "new\n").unwrap();
+    wait_metric(&relay, "pgoutbox_reloads_total", APPLIED, 1.0).await;
+    scene.confirmed().await;
+    relay.wait_state("streaming", SHORT).await;
+    let mut reader = Reader::new(&scene.topics);
+    reader.read_count(2, SHORT);
+    assert_eq!(first_texts(reader.records()), payloads(1..=2));
 }
