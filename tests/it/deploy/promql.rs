@@ -15,6 +15,7 @@ pub(super) fn offences(expression: &str, families: &[Family]) -> Vec<String> {
     let mut found = Vec::new();
     let selector = Regex::new(r"\b(pgoutbox_\w+)(?:\{([^}]*)\})?").unwrap();
     let matcher = Regex::new(r"(\w+)\s*(?:=~|!~|!=|=)").unwrap();
+    let value = Regex::new(r#""[^"]*""#).unwrap();
     for selected in selector.captures_iter(expression) {
         let Some(family) = family_of(&selected[1], families) else {
             found.push(format!("there is no metric `{}`", &selected[1]));
@@ -22,7 +23,7 @@ pub(super) fn offences(expression: &str, families: &[Family]) -> Vec<String> {
         };
         let matchers = selected.get(2).map_or("", |matchers| matchers.as_str());
         // A value may hold what looks like a label.
-        let names = Regex::new(r#""[^"]*""#).unwrap().replace_all(matchers, "\"\"").into_owned();
+        let names = value.replace_all(matchers, "");
         for label in matcher.captures_iter(&names).map(|label| label[1].to_owned()) {
             if !labels_of(family).contains(&label) {
                 found.push(format!("`{}` has no label `{label}`", family.name));

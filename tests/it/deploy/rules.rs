@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use pgoutbox::config::{AlertMetric, DEFAULT_RULES, DefaultRule, WAL_STATUSES};
+use regex::Regex;
 use serde_json::Value;
 
 use super::promtool::promtool;
@@ -50,6 +51,7 @@ fn every_rule_has_a_test_in_which_it_fires_and_one_in_which_it_does_not() {
 #[test]
 fn rules_ask_for_what_there_is() {
     let families = families();
+    let label = Regex::new(r"\$labels\.(\w+)").unwrap();
     for (name, rule) in rules() {
         let expression = rule["expr"].as_str().unwrap();
         let offences = promql::offences(expression, &families);
@@ -58,7 +60,6 @@ fn rules_ask_for_what_there_is() {
         for part in ["summary", "description"] {
             let text = rule["annotations"][part].as_str().unwrap();
             assert!(!text.is_empty(), "{name} has no {part}");
-            let label = regex::Regex::new(r"\$labels\.(\w+)").unwrap();
             for label in label.captures_iter(text) {
                 assert!(known.contains(&label[1]), "{name}: no label `{}`", &label[1]);
             }

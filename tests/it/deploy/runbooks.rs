@@ -81,7 +81,8 @@ async fn what_a_page_asks_postgresql_has_an_answer(server: Server) {
         let blocks = text.split("```sql\n").skip(1).filter_map(|rest| rest.split("```").next());
         for statement in blocks.flat_map(|block| block.split_inclusive(";\n")) {
             let is_question = ["SELECT", "SHOW"].iter().any(|word| statement.starts_with(word));
-            if is_question && !["pg_terminate", "pg_reload"].iter().any(|it| statement.contains(it)) {
+            if is_question && !["pg_terminate", "pg_reload"].iter().any(|it| statement.contains(it))
+            {
                 let answer = database.sql().try_run(statement).await;
                 assert!(answer.is_ok(), "{page}: {statement}: {answer:?}");
                 asked += 1;
