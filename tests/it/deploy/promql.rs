@@ -3,6 +3,7 @@
 //! promtool says whether it is one; this says whether it can find anything.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use pgoutbox::metrics::Family;
 use regex::Regex;
@@ -10,21 +11,31 @@ use regex::Regex;
 /// Labels that Prometheus adds at the scrape, and the one that all of ours have.
 const OF_ALL: [&str; 3] = ["relay", "instance", "job"];
 
+macro_rules! pattern {
+    ($name:ident, $text:literal) => {
+        static $name: LazyLock<Regex> = LazyLock::new(|| Regex::new($text).unwrap());
+    };
+}
+
+pattern!(METRIC, r"\bpgoutbox_\w+");
+pattern!(SELECTOR, r"\b(pgoutbox_\w+)(?:\{([^}]*)\})?");
+pattern!(MATCHER, r"(\w+)\s*(?:=~|!~|!=|=)");
+pattern!(VALUE, r#""[^"]*""#);
+pattern!(GROUPING, r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)");
+pattern!(COUNTING, r"\b(?:rate|irate|increase)\((pgoutbox_\w+)");
+
 /// What in `expression` cannot be found among `families`.
 pub(super) fn offences(expression: &str, families: &[Family]) -> Vec<String> {
     let mut found = Vec::new();
-    let selector = Regex::new(r"\b(pgoutbox_\w+)(?:\{([^}]*)\})?").unwrap();
-    let matcher = Regex::new(r"(\w+)\s*(?:=~|!~|!=|=)").unwrap();
-    let value = Regex::new(r#""[^"]*""#).unwrap();
-    for selected in selector.captures_iter(expression) {
+    for selected in SELECTOR.captures_iter(expression) {
         let Some(family) = family_of(&selected[1], families) else {
             found.push(format!("there is no metric `{}`", &selected[1]));
             continue;
         };
         let matchers = selected.get(2).map_or("", |matchers| matchers.as_str());
         // A value may hold what looks like a label.
-        let names = value.replace_all(matchers, "");
-        for label in matcher.captures_iter(&names).map(|label| label[1].to_owned()) {
+        let names = VALUE.replace_all(matchers, "");
+        for label in MATCHER.captures_iter(&names).map(|label| label[1].to_owned()) {
             if !labels_of(family).contains(&label) {
                 found.push(format!("`{}` has no label `{label}`", family.name));
             }
@@ -37,15 +48,13 @@ pub(super) fn offences(expression: &str, families: &[Family]) -> Vec<String> {
 
 /// The labels that a result of `expression` can have.
 pub(super) fn labels(expression: &str, families: &[Family]) -> BTreeSet<String> {
-    let name = Regex::new(r"\bpgoutbox_\w+").unwrap();
-    let named = name.find_iter(expression).filter_map(|it| family_of(it.as_str(), families));
+    let named = METRIC.find_iter(expression).filter_map(|it| family_of(it.as_str(), families));
     named.flat_map(labels_of).collect()
 }
 
 /// The families that `expression` names.
 pub(super) fn named<'a>(expression: &str, families: &'a [Family]) -> Vec<&'a Family> {
-    let name = Regex::new(r"\bpgoutbox_\w+").unwrap();
-    name.find_iter(expression).filter_map(|it| family_of(it.as_str(), families)).collect()
+    METRIC.find_iter(expression).filter_map(|it| family_of(it.as_str(), families)).collect()
 }
 
 /// A histogram's samples have names of their own.
@@ -65,10 +74,9 @@ fn labels_of(family: &Family) -> BTreeSet<String> {
 }
 
 fn grouped_in_vain(expression: &str, families: &[Family]) -> Vec<String> {
-    let grouping = Regex::new(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)");
     let known = labels(expression, families);
     let mut found = Vec::new();
-    for group in grouping.unwrap().captures_iter(expression) {
+    for group in GROUPING.captures_iter(expression) {
         let names = group[1].split(',').map(str::trim).filter(|name| !name.is_empty());
         let unknown = names.filter(|name| !known.contains(*name));
         found.extend(unknown.map(|name| format!("groups by `{name}`, which nothing has")));
@@ -79,12 +87,10 @@ fn grouped_in_vain(expression: &str, families: &[Family]) -> Vec<String> {
 /// A gauge that falls looks to these like a counter that was reset, and a counter without them only
 /// says how long a process has run.
 fn counted_in_vain(expression: &str, families: &[Family]) -> Vec<String> {
-    let counting = Regex::new(r"\b(?:rate|irate|increase)\((pgoutbox_\w+)").unwrap();
     let counted: BTreeSet<String> =
-        counting.captures_iter(expression).map(|it| it[1].to_owned()).collect();
-    let name = Regex::new(r"\bpgoutbox_\w+").unwrap();
+        COUNTING.captures_iter(expression).map(|it| it[1].to_owned()).collect();
     let mut found = Vec::new();
-    for sample in name.find_iter(expression).map(|it| it.as_str()) {
+    for sample in METRIC.find_iter(expression).map(|it| it.as_str()) {
         let is_gauge = family_of(sample, families).is_none_or(|family| family.kind == "gauge");
         if is_gauge == counted.contains(sample) {
             found.push(format!("`{sample}` and `rate` do not fit"));
