@@ -6,6 +6,7 @@
 mod log;
 mod init;
 mod check;
+mod alerts;
 mod run;
 mod status;
 
@@ -42,6 +43,8 @@ enum Command {
     Init(init::InitArgs),
     /// Checks everything that `run` needs, a line for each thing.
     Check(check::CheckArgs),
+    /// Shows the alert rules and how they stand, or sends a test alert.
+    Alerts(alerts::AlertsArgs),
     /// Runs the relay until SIGTERM or SIGINT.
     Run(run::RunArgs),
     /// Shows how a running relay is: state, rates, lag, time left, sinks.
@@ -75,6 +78,7 @@ pub fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Init(arguments) => init::run(arguments),
         Command::Check(arguments) => check::run(arguments),
+        Command::Alerts(arguments) => alerts::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Status(arguments) => status::run(arguments),
     };

@@ -41,6 +41,7 @@ use input::Inputs;
 pub(crate) use nearest::{did_you_mean, nearest};
 use node::Node;
 pub(crate) use percent::{PercentError, percent_decode};
+pub(crate) use unit::show_duration;
 
 /// One relay's whole configuration.
 #[derive(Clone, Debug)]

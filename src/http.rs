@@ -6,6 +6,7 @@
 //! | `/livez` | 200 while the relay's loop turns, whatever PostgreSQL and the brokers do |
 //! | `/readyz` | 200 in `streaming` and `standby`, else 503, with state and reason as text |
 //! | `/status` | the status as JSON |
+//! | `/alerts` | the alert rules and how they stand, as JSON |
 //!
 //! Every connection carries one request and ends within [`CONNECTION_TIMEOUT`], so neither a slow
 //! nor a greedy client can hold anything for long.
@@ -97,6 +98,7 @@ fn router(status: Arc<watch::Sender<Status>>) -> Router {
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/status", get(json))
+        .route("/alerts", get(alerts))
         .with_state(status)
 }
 
@@ -152,7 +154,15 @@ async fn readyz(Shared(status): Shown) -> (StatusCode, String) {
 }
 
 async fn json(Shared(status): Shown) -> Response {
-    match status.borrow().json() {
+    as_json(status.borrow().json())
+}
+
+async fn alerts(Shared(status): Shown) -> Response {
+    as_json(status.borrow().alerts())
+}
+
+fn as_json(json: serde_json::Result<String>) -> Response {
+    match json {
         Ok(text) => ([(CONTENT_TYPE, "application/json")], text + "\n").into_response(),
         Err(error) => broken(&error),
     }

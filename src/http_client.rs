@@ -134,7 +134,10 @@ impl Peer<'_> {
     ) -> Result<Request<Full<Bytes>>, HttpError> {
         let mut request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", place.prefix))
+            .uri(match (place.prefix, path) {
+                ("", "") => "/".to_owned(),
+                (prefix, path) => format!("{prefix}{path}"),
+            })
             .header(HOST, place.authority)
             .header(ACCEPT, "application/json");
         if !body.is_empty() {

@@ -68,6 +68,17 @@ pub struct Metrics {
     sinks: HashMap<String, SinkMetrics>,
 }
 
+/// How often deliveries of one sink failed for one reason.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailureCount {
+    /// The sink; empty for events without a route.
+    pub sink: String,
+    /// The reason's code.
+    pub reason: String,
+    /// Since the process began.
+    pub total: f64,
+}
+
 /// The metrics of one sink of one relay; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct SinkMetrics {
@@ -168,6 +179,21 @@ impl Metrics {
     /// Counts an event that has no route to a sink; `reason` as for [`SinkMetrics::failed`].
     pub fn failed_unrouted(&self, reason: &str) {
         self.failed.with_label_values(&["", reason]).inc();
+    }
+
+    /// Failed deliveries so far, by sink and reason; as many as there are series.
+    pub fn failures(&self) -> Vec<FailureCount> {
+        let families = self.failed.collect();
+        let series = families.iter().flat_map(prometheus::proto::MetricFamily::get_metric);
+        let count = |series: &prometheus::proto::Metric| {
+            let label = |name: &str| {
+                let label = series.get_label().iter().find(|label| label.name() == name);
+                label.map_or_else(String::new, |label| label.value().to_owned())
+            };
+            let total = series.get_counter().get_value();
+            FailureCount { sink: label("sink"), reason: label("reason"), total }
+        };
+        series.map(count).collect()
     }
 
     /// The metrics of the sink `name`, which must be one of those given to [`Metrics::new`].

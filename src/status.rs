@@ -3,6 +3,8 @@
 //! Ages are worked out when they are asked for. A relay that has stopped moving publishes nothing
 //! new, and its ages must grow all the same.
 
+mod alert_status;
+
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -14,6 +16,8 @@ use crate::relay::state::{RelayStatus, SinkStatus, State};
 use crate::slot_monitor::SlotReport;
 use crate::timestamp::Timestamp;
 
+pub use alert_status::AlertStatus;
+
 /// Everything that can be asked about one relay.
 #[derive(Clone, Debug)]
 pub struct Status {
@@ -22,6 +26,7 @@ pub struct Status {
     slots: watch::Receiver<SlotReport>,
     metrics: Arc<Metrics>,
     liveness: Liveness,
+    alerts: Arc<watch::Sender<Vec<AlertStatus>>>,
 }
 
 impl Status {
@@ -33,7 +38,8 @@ impl Status {
         metrics: Arc<Metrics>,
         liveness: Liveness,
     ) -> Self {
-        Self { name: name.into(), relay, slots, metrics, liveness }
+        let alerts = Arc::default();
+        Self { name: name.into(), relay, slots, metrics, liveness, alerts }
     }
 
     /// Whether the relay's loop turns.
@@ -56,6 +62,21 @@ impl Status {
         self.slots.borrow().clone()
     }
 
+    /// Takes how the alert rules stand.
+    pub fn show_alerts(&self, alerts: Vec<AlertStatus>) {
+        self.alerts.send_replace(alerts);
+    }
+
+    /// The alert rules and how they stand, as a JSON object.
+    ///
+    /// # Errors
+    ///
+    /// Where they have no JSON form, which is a mistake in `status::alert_status`.
+    pub fn alerts(&self) -> serde_json::Result<String> {
+        let alerts = self.alerts.borrow();
+        serde_json::to_string_pretty(&AlertsAnswer { relay: &self.name, alerts: &alerts })
+    }
+
     /// The metrics in Prometheus' text format, those of this moment refreshed.
     ///
     /// # Errors
@@ -74,6 +95,7 @@ impl Status {
     pub fn json(&self) -> serde_json::Result<String> {
         let (relay, slots) = (self.relay.borrow(), self.slots.borrow());
         let now = Timestamp::now();
+        let alerts = self.alerts.borrow();
         serde_json::to_string_pretty(&Answer {
             name: &self.name,
             version: env!("CARGO_PKG_VERSION"),
@@ -83,6 +105,7 @@ impl Status {
             confirmed_lag_bytes: confirmed_lag(&relay, &slots),
             oldest_unacknowledged_seconds: oldest_age(&relay, now),
             monitor: &slots,
+            alerts: alerts.iter().filter(|alert| alert.state == "firing").collect(),
         })
     }
 
@@ -121,11 +144,20 @@ struct Answer<'a> {
     confirmed_lag_bytes: u64,
     oldest_unacknowledged_seconds: Option<f64>,
     monitor: &'a SlotReport,
+    /// Those that fire.
+    alerts: Vec<&'a AlertStatus>,
+}
+
+/// The object that `/alerts` gives.
+#[derive(Serialize)]
+struct AlertsAnswer<'a> {
+    relay: &'a str,
+    alerts: &'a [AlertStatus],
 }
 
 /// WAL bytes past the confirmed position, as whoever has heard from the server last knows it: the
 /// relay while it streams, the monitor otherwise.
-fn confirmed_lag(relay: &RelayStatus, slots: &SlotReport) -> u64 {
+pub(crate) fn confirmed_lag(relay: &RelayStatus, slots: &SlotReport) -> u64 {
     let of_slot = slots.slot.as_ref().and_then(|slot| slot.confirmed_lag_bytes);
     match of_slot {
         Some(lag) if slots.wal_position > relay.received => {

@@ -203,3 +203,6 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(plain)
         && !name.starts_with(|c: char| c.is_ascii_digit())
 }
+
+#[cfg(test)]
+mod tests;

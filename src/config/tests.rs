@@ -220,7 +220,7 @@ fn a_wrong_file_gets_one_error_with_its_place() {
             "6:19: unknown key `agregate_type`, did you mean `aggregate_type`?",
         ),
         // Releases to come.
-        (with("", "alerts: {}\n"), "4:1: `alerts` is not supported yet"),
+        (with("", "delivery: {}\n"), "4:1: `delivery` is not supported yet"),
         (routes("  - sink: [events, tasks]"), "8:11: `sink: [a, b]` is not supported yet"),
         (routes("  - on_null_payload: halt"), "8:5: `on_null_payload` is not supported yet"),
         (

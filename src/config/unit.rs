@@ -39,7 +39,7 @@ pub(super) fn show_size(bytes: usize) -> String {
 }
 
 /// `duration` in its two largest units: `1h30m`, `5m`, `2s`, `250ms`.
-pub(super) fn show_duration(duration: Duration) -> String {
+pub(crate) fn show_duration(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
     let pair = |major: u64, unit: &str, minor: u64, smaller: &str| match minor {
         0 => format!("{major}{unit}"),

@@ -12,7 +12,7 @@ use super::holds::holds_back;
 use super::outgoing::Outgoing;
 use super::poison::Poison;
 use super::publisher::Publisher;
-use super::state::{State, combine};
+use super::state::{PublicationGap, State, combine};
 use super::stop::Stop;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
@@ -375,6 +375,10 @@ impl<'a> Session<'a> {
         let sinks: Vec<_> = outgoing.iter().map(Outgoing::status).collect();
         let halted = self.relay.poison.halted_events();
         let blocked_by = holds_back(&self.books.held, outgoing, &sinks, &halted);
+        let gap = self.guard.coverage_lost().map(|failure| PublicationGap {
+            reason: failure.to_string(),
+            hint: failure.way_out().map(str::to_owned),
+        });
         self.relay.publisher.update(|status| {
             status.state = state;
             status.confirmed = self.books.ledger.confirmed().0;
@@ -385,6 +389,7 @@ impl<'a> Session<'a> {
             status.blocked_by = blocked_by;
             status.sinks = sinks;
             status.halted_events = halted;
+            status.publication_gap = gap;
         });
         debug!(unsettled = self.books.ledger.unsettled(), confirmed = %self.books.ledger.confirmed(), "tick");
     }

@@ -169,6 +169,8 @@ pub struct RelayStatus {
     pub halted_events: Vec<HaltedEvent>,
     /// What last went wrong; it stays when that is over.
     pub last_error: Option<LastError>,
+    /// What the publication leaves out: while it does, idle positions are not confirmed.
+    pub publication_gap: Option<PublicationGap>,
     /// When it began with the configuration in force.
     pub started_at: Timestamp,
     /// How often the replication connection was made again.
@@ -226,6 +228,15 @@ pub struct BlockedDestination {
     pub destination: Option<String>,
     /// Why.
     pub reason: String,
+}
+
+/// A publication that does not give every event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PublicationGap {
+    /// What it leaves out.
+    pub reason: String,
+    /// What to type.
+    pub hint: Option<String>,
 }
 
 /// An event that can never be delivered.

@@ -31,4 +31,5 @@ mod setup;
 mod start;
 mod status;
 mod deploy;
+mod alerts;
 mod layering;

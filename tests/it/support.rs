@@ -17,6 +17,8 @@ mod rabbit_message;
 mod rabbit_reader;
 mod reader;
 mod proxy;
+mod private_alertmanager;
+mod webhook;
 mod http;
 mod settings;
 mod certificates;
@@ -26,6 +28,7 @@ mod refusal;
 pub(crate) use certificates::Certificates;
 pub(crate) use cluster::{Cluster, Sql};
 pub(crate) use database::Database;
+pub(crate) use private_alertmanager::PrivateAlertmanager;
 pub(crate) use private_kafka::{KafkaOptions, PrivateKafka};
 pub(crate) use private_postgres::PrivatePostgres;
 pub(crate) use private_rabbit::PrivateRabbit;
@@ -41,6 +44,7 @@ pub(crate) use services::{RabbitVersion, Server, kafka_brokers};
 pub(crate) use settings::Settings;
 pub(crate) use topic::Topics;
 pub(crate) use wait::{SHORT, wait_until};
+pub(crate) use webhook::Webhook;
 
 /// Makes of each named `async fn name(server: Server)` two tests, `name::oldest` and
 /// `name::newest`.

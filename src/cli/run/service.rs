@@ -13,6 +13,7 @@ use tracing::{error, info, warn};
 
 use super::rotation::Rotation;
 use super::signals::{Ask, Asked};
+use crate::alert::{Alerts, Firing};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::http;
@@ -30,6 +31,7 @@ struct Ready {
 struct Watch {
     status: Status,
     _monitor: SlotMonitor,
+    alerts: Alerts,
 }
 
 /// A relay with what stays when the next takes over.
@@ -71,14 +73,15 @@ impl Ready {
 
 impl Watch {
     /// Watches over a relay from before it runs: a halt at its start is worth to be seen too.
-    fn start(ready: &Ready) -> Self {
+    fn start(ready: &Ready, firing: Firing) -> Self {
         let Ready { config, supervisor } = ready;
         let (relay, metrics) = (supervisor.status(), supervisor.metrics());
         let monitor =
             SlotMonitor::start(config, supervisor.settings(), Arc::clone(&metrics), relay.clone());
         let (name, reports) = (config.name.clone(), monitor.reports());
-        let status = Status::new(name, relay, reports, metrics, supervisor.liveness());
-        Self { status, _monitor: monitor }
+        let status = Status::new(name, relay, reports, Arc::clone(&metrics), supervisor.liveness());
+        let alerts = Alerts::start(config, status.clone(), metrics, firing);
+        Self { status, _monitor: monitor, alerts }
     }
 }
 
@@ -91,7 +94,7 @@ impl Service {
     ) -> Result<Self, Failure> {
         let skip = options.skip.clone();
         let ready = Ready::new(config, options)?;
-        let watch = Watch::start(&ready);
+        let watch = Watch::start(&ready, Firing::default());
         let server = serve(&ready.config, &watch.status).await?;
         let (source, reloads) = (Source { file, skip }, Reloads::default());
         Ok(Self { ready, watch, source, server, reloads })
@@ -107,7 +110,8 @@ impl Service {
                 End::Stopped => return Ok(()),
                 End::Next(next) => ready = *next,
             }
-            drop(std::mem::replace(&mut watch, Watch::start(&ready)));
+            let firing = watch.alerts.firing();
+            drop(std::mem::replace(&mut watch, Watch::start(&ready, firing)));
             reloads.show(&ready.supervisor);
             info!("the configuration was read again and is in force");
             if ready.config.http_listen == listen {

@@ -1,7 +1,7 @@
 //! The rules that are on where the configuration does not switch them off.
 //!
-//! A rule of the configuration that has the name of one of these takes its place. `docs/runbooks` has a
-//! page for each, and `deploy/prometheus` the same rule for Prometheus.
+//! A rule of the configuration that has the name of one of these takes its place. `docs/runbooks` has
+//! a page for each, `deploy/prometheus` a rule.
 
 use std::time::Duration;
 

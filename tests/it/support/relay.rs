@@ -76,6 +76,14 @@ impl Relay {
         file.command(command).args(arguments).stdin(Stdio::null()).output().unwrap()
     }
 
+    /// The same for one of a command's own: `pgoutbox COMMAND WORD -c FILE …`.
+    pub(crate) fn subcommand(settings: &Settings, command: &str, words: &[&str]) -> Output {
+        let file = ConfigFile::new(settings);
+        let mut process = Command::new(env!("CARGO_BIN_EXE_pgoutbox"));
+        process.arg(command).args(words).arg("-c").arg(&file.path);
+        process.stdin(Stdio::null()).output().unwrap()
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }

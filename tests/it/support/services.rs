@@ -98,6 +98,11 @@ pub(crate) fn kafka_brokers() -> String {
     variable("KAFKA_BROKERS")
 }
 
+/// The program of Alertmanager.
+pub(crate) fn alertmanager() -> PathBuf {
+    PathBuf::from(variable("ALERTMANAGER"))
+}
+
 /// A Java that runs Kafka.
 pub(crate) fn java() -> PathBuf {
     PathBuf::from(variable("JAVA"))

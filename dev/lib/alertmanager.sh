@@ -1,0 +1,51 @@
+# Alertmanager, which tests of the relay's alerts start for themselves: from Debian 12's package, unpacked as RabbitMQ's
+# are, with the C library it was built for. Nothing of it runs but in those tests.
+# shellcheck shell=bash
+
+readonly ALERTMANAGER_VERSION=0.25
+readonly ALERTMANAGER_SHARE=/usr/share/prometheus/alertmanager
+readonly ALERTMANAGER_HOME=$DIST/alertmanager-$ALERTMANAGER_VERSION
+
+alertmanager_servers() { :; }
+alertmanager_up() { :; }
+
+alertmanager_packages() {
+    [[ -d $ALERTMANAGER_HOME ]] && return
+    command -v apt-get >/dev/null || die "Alertmanager comes from Debian's packages, and there is no apt-get to fetch them"
+    want_command debian-archive-keyring test -r "$DEBIAN_KEYS"
+}
+
+alertmanager_install() {
+    install_once "Alertmanager $ALERTMANAGER_VERSION" "$ALERTMANAGER_HOME" alertmanager_download
+}
+
+# HOME gets the script `alertmanager`, the program, its templates and its C library.
+alertmanager_download() (
+    local part=$DIST/.alertmanager.part deb here
+    trap 'rm -rf "$part"' EXIT
+    rm -rf "$part"
+    mkdir -p "$part/debs" "$part/unpacked" "$part/home/lib"
+    debian_packages bookworm "$part" prometheus-alertmanager libc6
+    for deb in "$part"/debs/*.deb; do
+        dpkg-deb -x "$deb" "$part/unpacked"
+    done
+    cp -a "$part"/unpacked/{,usr/}lib/*-linux-gnu*/*.so* "$part/home/lib/" 2>/dev/null || true
+    mv "$part/unpacked/usr/bin/prometheus-alertmanager" "$part/home/alertmanager.elf"
+    mv "$part/unpacked$ALERTMANAGER_SHARE"/*.tmpl "$part/home/"
+    # Debian's build has their place as a constant: one of the same length means the directory it runs in.
+    here=.$(printf '%*s' $((${#ALERTMANAGER_SHARE} - 1)) '' | tr ' ' /)
+    LC_ALL=C sed -i "s|$ALERTMANAGER_SHARE|$here|g" "$part/home/alertmanager.elf"
+    cat >"$part/home/alertmanager" <<'SCRIPT'
+#!/bin/sh
+home=${0%/*}
+cd "$home" && exec lib/ld-linux-*.so.* --library-path lib ./alertmanager.elf "$@"
+SCRIPT
+    chmod 755 "$part/home/alertmanager"
+    "$part/home/alertmanager" --version
+    chmod -R a+rX "$part/home"
+    mv "$part/home" "$ALERTMANAGER_HOME"
+)
+
+alertmanager_env() {
+    if [[ -d $ALERTMANAGER_HOME ]]; then export_line ALERTMANAGER "$ALERTMANAGER_HOME/alertmanager"; fi
+}
