@@ -20,6 +20,7 @@ mod ordering;
 mod route;
 mod router;
 mod row;
+mod scatter;
 mod target;
 mod template;
 
@@ -29,3 +30,4 @@ mod tests;
 pub use event::{Content, Destination, HeaderNames, Headers, RoutedEvent, SinkIndex};
 pub use router::{Place, Poison, Routed, Router};
 pub use row::commit_time_text;
+pub use scatter::{Scatter, scatters};

@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{debug, warn};
 
@@ -48,10 +47,18 @@ const RECONNECT: Pauses =
 /// The monitor of one relay; it ends when this is dropped.
 #[derive(Debug)]
 pub struct SlotMonitor {
-    reports: Arc<watch::Sender<SlotReport>>,
+    reports: watch::Receiver<SlotReport>,
+    jobs: watch::Sender<Job>,
+}
+
+/// What is looked at, and for whom.
+#[derive(Clone, Debug)]
+struct Job {
+    config: MonitorConfig,
+    settings: Settings,
+    application_name: String,
     metrics: Arc<Metrics>,
     relay: watch::Receiver<RelayStatus>,
-    task: JoinHandle<()>,
 }
 
 impl SlotMonitor {
@@ -62,59 +69,58 @@ impl SlotMonitor {
         metrics: Arc<Metrics>,
         relay: watch::Receiver<RelayStatus>,
     ) -> Self {
-        let reports = Arc::new(watch::Sender::new(SlotReport::default()));
-        let task = spawn(config, settings, &metrics, &relay, &reports);
-        Self { reports, metrics, relay, task }
+        let (jobs, job) = watch::channel(Job::new(config, settings, metrics, relay));
+        let (reports, receiver) = watch::channel(SlotReport::default());
+        tokio::spawn(Monitor::new(reports, &job.borrow()).run(job.clone()));
+        Self { reports: receiver, jobs }
     }
 
-    /// Begins anew with another configuration; who listens to the reports goes on listening.
-    pub fn restart(&mut self, config: &Config, settings: Settings) {
-        self.task.abort();
-        self.task = spawn(config, settings, &self.metrics, &self.relay, &self.reports);
+    /// Turns to the relay that takes over in this process, with another configuration of the same
+    /// name. What was seen so far is remembered, so no lag and no forecast begins anew; who listens to
+    /// the reports goes on listening.
+    pub fn turn_to(
+        &self,
+        config: &Config,
+        settings: Settings,
+        metrics: Arc<Metrics>,
+        relay: watch::Receiver<RelayStatus>,
+    ) {
+        self.jobs.send_replace(Job::new(config, settings, metrics, relay));
     }
 
     /// What it finds: the default before the first look.
     pub fn reports(&self) -> watch::Receiver<SlotReport> {
-        self.reports.subscribe()
+        self.reports.clone()
     }
 }
 
-impl Drop for SlotMonitor {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-fn spawn(
-    config: &Config,
-    settings: Settings,
-    metrics: &Arc<Metrics>,
-    relay: &watch::Receiver<RelayStatus>,
-    reports: &Arc<watch::Sender<SlotReport>>,
-) -> JoinHandle<()> {
-    let monitor = Monitor {
+impl Job {
+    fn new(
+        config: &Config,
+        settings: Settings,
+        metrics: Arc<Metrics>,
+        relay: watch::Receiver<RelayStatus>,
+    ) -> Self {
         // Not the replication connection's name: who finds the slot held compares it.
-        application_name: format!("pgoutbox:{} monitor", config.name),
-        watcher: Watcher::new(config.monitor.clone(), &settings.user),
-        config: config.monitor.clone(),
-        settings,
-        metrics: Arc::clone(metrics),
-        relay: relay.clone(),
-        reports: Arc::clone(reports),
-        notices: Notices::default(),
-        began: Instant::now(),
-    };
-    tokio::spawn(monitor.run())
+        let application_name = format!("pgoutbox:{} monitor", config.name);
+        Self { config: config.monitor.clone(), settings, application_name, metrics, relay }
+    }
+
+    /// Whether positions and looks of the job `before` can be compared with this one's.
+    fn continues(&self, before: &Self) -> bool {
+        let server = |job: &Self| (job.settings.host.clone(), job.settings.port);
+        server(self) == server(before) && self.config.interval == before.config.interval
+    }
+
+    async fn connect(&self) -> Result<Looker, Failure> {
+        let session = postgres::connect(&self.settings, &self.application_name).await?;
+        Looker::new(session).await
+    }
 }
 
 /// What the task owns.
 struct Monitor {
-    config: MonitorConfig,
-    settings: Settings,
-    application_name: String,
-    metrics: Arc<Metrics>,
-    relay: watch::Receiver<RelayStatus>,
-    reports: Arc<watch::Sender<SlotReport>>,
+    reports: watch::Sender<SlotReport>,
     watcher: Watcher,
     notices: Notices,
     /// The watcher's time counts from here.
@@ -122,33 +128,58 @@ struct Monitor {
 }
 
 impl Monitor {
-    async fn run(mut self) {
+    fn new(reports: watch::Sender<SlotReport>, job: &Job) -> Self {
+        let watcher = Watcher::new(job.config.clone(), &job.settings.user);
+        Self { reports, watcher, notices: Notices::default(), began: Instant::now() }
+    }
+
+    /// Works until nobody has a job for it.
+    async fn run(mut self, mut jobs: watch::Receiver<Job>) {
+        let mut job = jobs.borrow_and_update().clone();
+        loop {
+            tokio::select! {
+                () = self.work(&job) => {}
+                changed = jobs.changed() => if changed.is_err() {
+                    return;
+                }
+            }
+            let next = jobs.borrow_and_update().clone();
+            if next.continues(&job) {
+                self.watcher.configure(next.config.clone(), &next.settings.user);
+            } else {
+                self.watcher = Watcher::new(next.config.clone(), &next.settings.user);
+            }
+            job = next;
+        }
+    }
+
+    /// Connects, looks, and connects again, for ever.
+    async fn work(&mut self, job: &Job) {
         let mut failures = 0;
         loop {
-            let failure = match self.connect().await {
-                Ok(looker) => self.look_until_it_fails(&looker, &mut failures).await,
+            let failure = match job.connect().await {
+                Ok(looker) => self.look_until_it_fails(job, &looker, &mut failures).await,
                 Err(failure) => failure,
             };
-            self.failed(&failure, failures == 0);
+            self.failed(job, &failure, failures == 0);
             sleep(RECONNECT.after(failures)).await;
             failures = failures.saturating_add(1);
         }
     }
 
-    async fn connect(&self) -> Result<Looker, Failure> {
-        let session = postgres::connect(&self.settings, &self.application_name).await?;
-        Looker::new(session).await
-    }
-
     /// Looks every interval; a look that succeeds ends the row of `failures`.
-    async fn look_until_it_fails(&mut self, looker: &Looker, failures: &mut u32) -> Failure {
-        let mut ticks = interval(self.config.interval);
+    async fn look_until_it_fails(
+        &mut self,
+        job: &Job,
+        looker: &Looker,
+        failures: &mut u32,
+    ) -> Failure {
+        let mut ticks = interval(job.config.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let looked = timeout(PATIENCE, self.look(looker)).await;
-            match looked {
-                Ok(Ok(report)) => self.publish(report),
+            match timeout(PATIENCE, self.look(job, looker)).await {
+                Ok(Ok(report)) => self.publish(job, report),
                 Ok(Err(failure)) => return failure,
                 Err(_) => return Failure::transient("looking at the slot: no answer"),
             }
@@ -156,39 +187,38 @@ impl Monitor {
         }
     }
 
-    async fn look(&mut self, looker: &Looker) -> Result<SlotReport, Failure> {
-        let relay = self.relay.borrow().clone();
-        let look = looker.look(relay.slot.as_deref(), self.config.all_slots).await?;
+    async fn look(&mut self, job: &Job, looker: &Looker) -> Result<SlotReport, Failure> {
+        let relay = job.relay.borrow().clone();
+        let look = looker.look(relay.slot.as_deref(), job.config.all_slots).await?;
         let now = self.began.elapsed();
         let files = match self.watcher.wants_files(now, &look, &relay) {
             Some(position) => Some(looker.wal_files(position).await?),
             None => None,
         };
-        let free = volume::free_bytes(self.config.wal_volume.as_ref(), files.as_ref()).await;
-        Ok(self.watcher.report(now, look, files, free, &relay))
+        let room = volume::room(job.config.wal_volume.as_ref(), files.as_ref()).await;
+        Ok(self.watcher.report(now, look, files, room, &relay))
     }
 
-    fn publish(&mut self, report: SlotReport) {
+    fn publish(&mut self, job: &Job, report: SlotReport) {
         debug!(
             wal_position = %report.wal_position,
             lag_seconds = report.lag_seconds,
             seconds_to_exhaustion = report.seconds_to_exhaustion,
             "looked at the slot"
         );
-        let before = self.reports.send_replace(report);
-        let report = self.reports.borrow();
-        show::show(&self.metrics, &report, &before);
         self.notices.tell(&report, Instant::now());
+        show::show(&job.metrics, &report, &self.reports.borrow());
+        self.reports.send_replace(report);
     }
 
     /// The figures stay; that they are old is told by their time.
-    fn failed(&self, failure: &Failure, is_news: bool) {
+    fn failed(&self, job: &Job, failure: &Failure, is_news: bool) {
         if is_news {
             warn!(%failure, "the slot cannot be watched");
         } else {
             debug!(%failure, "the slot still cannot be watched");
         }
-        self.metrics.slot.monitor_up.set(0);
+        job.metrics.slot.monitor_up.set(0);
         self.reports.send_modify(|report| report.failure = Some(failure.to_string()));
     }
 }

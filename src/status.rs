@@ -181,6 +181,7 @@ mod tests {
     use super::*;
     use crate::lsn::Lsn;
     use crate::relay::state::BlockedDestination;
+    use crate::slot_monitor::SlotFigures;
 
     fn blocked() -> RelayStatus {
         RelayStatus {
@@ -230,6 +231,28 @@ mod tests {
         let text = status.metrics().unwrap();
         assert!(text.contains(r#"pgoutbox_state{state="blocked",relay="orders"} 0"#), "{text}");
         assert!(text.contains(r#"seconds{relay="orders"} 0"#), "{text}");
+    }
+
+    #[tokio::test]
+    async fn the_lag_is_of_whoever_heard_from_the_server_last() {
+        let monitor = |position, lag| SlotReport {
+            wal_position: Lsn::new(position),
+            slot: Some(SlotFigures { confirmed_lag_bytes: Some(lag), ..SlotFigures::default() }),
+            ..SlotReport::default()
+        };
+        // No session yet, a session that hears more, one that was lost while the WAL went on, and one
+        // that has confirmed since the monitor's look.
+        for (confirmed, received, slots, lag) in [
+            (0, 0, monitor(9000, 700), 700),
+            (1000, 1500, monitor(1400, 900), 500),
+            (1000, 1500, monitor(9000, 8000), 8000),
+            (8500, 8500, monitor(9000, 8000), 500),
+            (1000, 1500, SlotReport::default(), 500),
+        ] {
+            let (confirmed, received) = (Lsn::new(confirmed), Lsn::new(received));
+            let relay = RelayStatus { confirmed, received, ..RelayStatus::default() };
+            assert_eq!(confirmed_lag(&relay, &slots), lag, "{relay:?}");
+        }
     }
 
     #[tokio::test]

@@ -10,8 +10,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::postgres::Settings;
 use crate::relay::{Known, Trial, columns_needed, survey, try_sinks};
-use crate::replication::preflight::{Finding, Severity, preflight};
-use crate::replication::{Connection, Identity};
+use crate::replication::preflight::{Finding, Report, Severity, doctor, preflight};
 
 const EXAMPLES: &str = "\
 Exit code 0 where nothing is an error, 1 otherwise, 2 for a wrong configuration.
@@ -42,32 +41,34 @@ pub(super) fn run(arguments: CheckArgs) -> Result<ExitCode, Failure> {
 
 async fn everything(config: &Config) -> Result<Vec<Finding>, Failure> {
     let mut findings = postgres(config).await?;
-    findings.extend(try_sinks(config).await?.into_iter().map(of_sink));
-    findings.extend(survey(config).await?);
+    let trials = try_sinks(config).await?;
+    let surveyed = survey(config, &trials).await?;
+    findings.extend(trials.into_iter().map(of_sink));
+    findings.extend(surveyed);
     Ok(findings)
 }
 
 fn of_sink(Trial { sink, outcome }: Trial) -> Finding {
     let subject = format!("sink `{sink}`");
     match outcome {
-        Ok(Known { kind, names }) if names.is_empty() => {
+        Ok(Known { kind, names, .. }) if names.is_empty() => {
             Finding::ok(subject, format!("connects; {kind} depend on the events"))
         }
-        Ok(Known { kind, names }) => {
+        Ok(Known { kind, names, .. }) => {
             Finding::ok(subject, format!("connects; {kind}: {}", names.join(", ")))
         }
         Err(failure) => Finding::from_failure(subject, &failure),
     }
 }
 
-/// What there is to say about PostgreSQL: the preflight of `run`, and a replication connection.
+/// What there is to say about PostgreSQL: the preflight of `run`, and what only `check` asks.
 async fn postgres(config: &Config) -> Result<Vec<Finding>, Failure> {
     let settings = Settings::parse(config.source.url.expose(), config.source.password.as_ref())?;
     let needed = columns_needed(config)?;
-    let mut findings = preflight(config, &settings, &needed).await.findings;
-    // Where the ordinary connection fails, this one only fails again.
+    let Report { mut findings, slot, .. } = preflight(config, &settings, &needed).await;
+    // Where the ordinary connection fails, the others only fail again.
     if findings.iter().all(|finding| finding.subject != "connection") {
-        findings.push(replication(identify(settings).await));
+        findings.extend(doctor(config, &settings, slot.as_ref()).await);
     }
     Ok(findings)
 }
@@ -84,22 +85,4 @@ fn print(findings: &[Finding], json: bool, out: &mut dyn Write) -> io::Result<bo
     }
     out.flush()?;
     Ok(findings.iter().all(|finding| finding.severity != Severity::Error))
-}
-
-async fn identify(settings: Settings) -> Result<Identity, Failure> {
-    let connect = move || Connection::connect(&settings, "pgoutbox check")?.identify_system();
-    tokio::task::spawn_blocking(connect).await.unwrap_or_else(|error| {
-        Err(Failure::transient("the replication connection was given up").cause(error))
-    })
-}
-
-/// Privileges are found by trying: `rolreplication` is not the only way to have them.
-fn replication(identity: Result<Identity, Failure>) -> Finding {
-    let subject = "replication connection";
-    match identity {
-        Ok(Identity { system_identifier, timeline, .. }) => {
-            Finding::ok(subject, format!("system {system_identifier}, timeline {timeline}"))
-        }
-        Err(failure) => Finding::from_failure(subject, &failure),
-    }
 }

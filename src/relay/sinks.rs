@@ -57,8 +57,9 @@ pub async fn try_sinks(config: &Config) -> Result<Vec<Trial>, Failure> {
         let Some(metrics) = metrics.sink(name) else { continue };
         let outcome = match start(config, index, &Mailbox::default(), metrics).await {
             Ok(sink) => {
+                let known = Known::of(config, index, &sink);
                 sink.stop(TRIAL_GRACE).await;
-                Ok(Known::of(config, index))
+                Ok(known)
             }
             Err(failure) => Err(failure),
         };
@@ -83,15 +84,19 @@ pub struct Known {
     pub kind: &'static str,
     /// Their names; the others are known only by their events.
     pub names: Vec<String>,
+    /// Most bytes of a message's body that the broker takes, where it is the same for all.
+    pub largest: Option<usize>,
 }
 
 impl Known {
-    fn of(config: &Config, index: usize) -> Self {
-        match config.sinks.get(index) {
-            Some((_, SinkConfig::RabbitMq(_))) => {
-                Self { kind: "exchanges", names: literal_exchanges(config, index) }
-            }
-            _ => Self { kind: "topics", names: literal_topics(config, index) },
+    fn of(config: &Config, index: usize, sink: &Sink) -> Self {
+        match sink {
+            Sink::RabbitMq(sink) => Self {
+                kind: "exchanges",
+                names: literal_exchanges(config, index),
+                largest: Some(sink.largest_body()),
+            },
+            _ => Self { kind: "topics", names: literal_topics(config, index), largest: None },
         }
     }
 }
@@ -138,7 +143,7 @@ async fn start_rabbitmq(
 }
 
 /// Topics that are the same for every event of a route: they can be looked up before the first one.
-fn literal_topics(config: &Config, sink: usize) -> Vec<String> {
+pub(super) fn literal_topics(config: &Config, sink: usize) -> Vec<String> {
     literals(config, sink, |target| match target {
         TargetConfig::Topic { topic, .. } => Some(topic),
         TargetConfig::Exchange { .. } => None,

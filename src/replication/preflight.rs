@@ -1,14 +1,17 @@
 //! Everything that `run` needs of PostgreSQL, asked before anything is read.
 //!
 //! `run` stops at the first error, `check` prints every line. A question that cannot be answered
-//! because an earlier one failed is left out: one line per cause.
+//! because an earlier one failed is left out: one line per cause. What only `check` asks stands in
+//! [`doctor`](fn@doctor).
 
+mod doctor;
 mod finding;
 mod server;
 mod slot;
 mod standby;
 mod table;
 
+pub use doctor::doctor;
 pub use finding::{Finding, Severity};
 pub use server::finding as server_finding;
 pub use slot::usable as slot_usable;

@@ -18,6 +18,7 @@ mod block;
 mod context;
 mod driver;
 mod error;
+pub mod facts;
 mod inspector;
 mod isolation;
 mod partition;

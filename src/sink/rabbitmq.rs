@@ -111,6 +111,11 @@ impl RabbitMqSink {
         })
     }
 
+    /// Most bytes of a body that the broker takes, as far as its greeting or the configuration tells.
+    pub fn largest_body(&self) -> usize {
+        self.shared.limits().body
+    }
+
     /// Events of one ordering key wait for each other; one without waits for nobody.
     pub fn lane(&self, event: &RoutedEvent) -> Lane {
         let own = || foldhash::fast::FixedState::default().hash_one(&event.id);

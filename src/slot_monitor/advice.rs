@@ -76,7 +76,8 @@ pub(super) fn unlimited(report: &SlotReport) -> Option<String> {
         return None;
     }
     Some(format!(
-        "nothing limits the WAL that slot `{}` keeps, so a relay that stays away fills the disk (how soon,          `monitor.wal_volume_size` or `wal_volume_path` lets it tell): `ALTER SYSTEM SET \
+        "nothing limits the WAL that slot `{}` keeps, so a relay that stays away fills the disk (how \
+         soon, `monitor.wal_volume_size` or `wal_volume_path` lets it tell): `ALTER SYSTEM SET \
          max_slot_wal_keep_size = '…'`, then `SELECT pg_reload_conf()`",
         slot.name
     ))

@@ -16,6 +16,8 @@ const WINDOW: (Duration, u32) = (Duration::from_secs(90), 18);
 const STILL: (Duration, u32) = (Duration::from_secs(45), 9);
 /// Looks before anything is foretold.
 const FIRST: u32 = 6;
+/// The same in time, where the slot is read: it may just not have made its first step.
+const FIRST_STEP: Duration = Duration::from_secs(25);
 /// A slot that leaves less than this share of the growth behind keeps up: steps are never told apart
 /// from that.
 const LEAST_SHARE: f64 = 0.25;
@@ -28,6 +30,7 @@ struct Sample {
     position: Lsn,
     /// The first WAL that is kept.
     kept_from: Option<Lsn>,
+    confirmed: Option<Lsn>,
 }
 
 impl Sample {
@@ -49,13 +52,20 @@ impl Growth {
         Self { interval, samples: VecDeque::new() }
     }
 
-    /// The WAL has got to `position` and is kept from `kept_from` on, if at all. A position behind the
-    /// last one is another server's: everything begins anew.
-    pub(super) fn look(&mut self, now: Duration, position: Lsn, kept_from: Option<Lsn>) {
+    /// The WAL has got to `position` and is kept from `kept_from` on, if at all; `confirmed` shows a slot
+    /// that is read before `kept_from` does. A position behind the last one is another server's:
+    /// everything begins anew.
+    pub(super) fn look(
+        &mut self,
+        now: Duration,
+        position: Lsn,
+        kept_from: Option<Lsn>,
+        confirmed: Option<Lsn>,
+    ) {
         if self.samples.back().is_some_and(|last| last.position > position || last.at >= now) {
             self.samples.clear();
         }
-        self.samples.push_back(Sample { at: now, position, kept_from });
+        self.samples.push_back(Sample { at: now, position, kept_from, confirmed });
         // One sample at the window's edge or before it stays, so that the window is always full.
         let edge = now.saturating_sub(self.span(WINDOW));
         while self.samples.get(1).is_some_and(|second| second.at <= edge) {
@@ -86,7 +96,8 @@ impl Growth {
         let (first, last) = (self.samples.front()?, self.samples.back()?);
         last.kept_from?;
         let span = last.at.saturating_sub(first.at);
-        if span < self.interval * (FIRST - 1) {
+        let is_read = last.confirmed.is_none() || last.confirmed != first.confirmed;
+        if span < self.interval * (FIRST - 1) || (is_read && span < FIRST_STEP) {
             return None;
         }
         let since = last.at.saturating_sub(self.span(STILL));
@@ -113,3 +124,6 @@ impl Growth {
         least.max(self.interval * looks)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,3 +57,34 @@ impl Notice {
         self.text.as_deref()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_danger_is_told_when_it_begins_and_when_it_grows() {
+        let mut notice = Notice::default();
+        let mut tell = |text: &str| {
+            let text = (!text.is_empty()).then(|| text.to_owned());
+            notice.news(text, Instant::now()).is_some()
+        };
+        assert!(!tell(""));
+        assert!(tell("extended"));
+        assert!(!tell("extended"), "still");
+        assert!(tell("unreserved"), "worse");
+        assert!(!tell(""));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_danger_that_comes_and_goes_is_told_once_in_a_while() {
+        let mut notice = Notice::default();
+        let mut told = 0;
+        for look in 0..240 {
+            let text = (look % 2 == 0).then(|| "extended".to_owned());
+            told += usize::from(notice.news(text, Instant::now()).is_some());
+            tokio::time::advance(Duration::from_secs(5)).await;
+        }
+        assert_eq!(told, 2, "in twenty minutes");
+    }
+}

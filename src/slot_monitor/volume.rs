@@ -19,7 +19,7 @@ pub(super) enum Room {
 }
 
 /// Looks at the volume.
-pub(super) async fn free_bytes(volume: Option<&WalVolume>, files: Option<&WalFiles>) -> Room {
+pub(super) async fn room(volume: Option<&WalVolume>, files: Option<&WalFiles>) -> Room {
     match volume {
         None => Room::NotAsked,
         Some(WalVolume::Size(size)) => {
@@ -49,13 +49,13 @@ mod tests {
     #[tokio::test]
     async fn a_path_tells_what_is_free_there() {
         let path = WalVolume::Path(std::env::temp_dir());
-        assert!(matches!(free_bytes(Some(&path), None).await, Room::Free(bytes) if bytes > 0));
+        assert!(matches!(room(Some(&path), None).await, Room::Free(bytes) if bytes > 0));
     }
 
     #[tokio::test]
     async fn a_path_that_is_not_there_is_named() {
         let path = WalVolume::Path("/no/such/volume".into());
-        let Room::Unreadable(why) = free_bytes(Some(&path), None).await else { panic!() };
+        let Room::Unreadable(why) = room(Some(&path), None).await else { panic!() };
         assert!(why.contains("/no/such/volume"), "{why}");
     }
 }

@@ -52,6 +52,12 @@ impl Watcher {
         }
     }
 
+    /// Goes on with another configuration of the same interval.
+    pub(super) fn configure(&mut self, config: MonitorConfig, role: &str) {
+        role.clone_into(&mut self.role);
+        self.config = config;
+    }
+
     /// Takes the look's positions in, and tells whether the WAL's files must be looked at too: for
     /// this position.
     pub(super) fn wants_files(
@@ -62,10 +68,10 @@ impl Watcher {
     ) -> Option<Lsn> {
         let slot = own_slot(look, relay);
         let restart = slot.and_then(Slot::restart_lsn);
-        self.ages.look(now, look.wal_position);
-        self.slot_growth.look(now, look.wal_position, restart);
-        self.server_growth.look(now, look.wal_position, look.oldest_restart_lsn);
         let confirmed = slot.and_then(Slot::confirmed_flush_lsn);
+        self.ages.look(now, look.wal_position);
+        self.slot_growth.look(now, look.wal_position, restart, confirmed);
+        self.server_growth.look(now, look.wal_position, look.oldest_restart_lsn, None);
         let is_for_size = matches!(self.config.wal_volume, Some(WalVolume::Size(_)));
         let is_for_age = confirmed.is_some_and(|confirmed| {
             matches!(self.ages.of(now, confirmed), Age::AtLeast(_))
@@ -220,3 +226,6 @@ fn room_left(room: &Room, look: &Look) -> Option<i64> {
     };
     Some(i64::try_from(left).unwrap_or(i64::MAX))
 }
+
+#[cfg(test)]
+mod tests;

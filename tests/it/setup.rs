@@ -44,7 +44,7 @@ async fn command(settings: &Settings, name: &'static str, arguments: &[&str]) ->
 }
 
 /// `init` as the administrator, which must work.
-async fn init(database: &Database, settings: &Settings, arguments: &[&str]) -> String {
+pub(crate) async fn init(database: &Database, settings: &Settings, arguments: &[&str]) -> String {
     let url = database.admin_url();
     let mut all = vec!["--url", &url];
     all.extend(arguments);
@@ -55,9 +55,9 @@ async fn init(database: &Database, settings: &Settings, arguments: &[&str]) -> S
 
 /// The lines of `check`.
 #[derive(Debug)]
-struct Checked(Vec<Value>);
+pub(crate) struct Checked(Vec<Value>);
 
-async fn check(settings: &Settings) -> Checked {
+pub(crate) async fn check(settings: &Settings) -> Checked {
     let ended = command(settings, "check", &["--json"]).await;
     let findings: Vec<Value> = serde_json::from_str(&ended.stdout).expect(&ended.stderr);
     let checked = Checked(findings);
@@ -67,7 +67,7 @@ async fn check(settings: &Settings) -> Checked {
 
 impl Checked {
     /// Subject and message of each line of a severity.
-    fn of(&self, severity: &str) -> Vec<String> {
+    pub(crate) fn of(&self, severity: &str) -> Vec<String> {
         let of = |finding: &&Value| finding["severity"] == severity;
         let text = |finding: &Value| {
             format!(
@@ -81,7 +81,7 @@ impl Checked {
 
     /// The fix of the one line of a severity that holds all of these words.
     #[track_caller]
-    fn fix(&self, severity: &str, words: &[&str]) -> String {
+    pub(crate) fn fix(&self, severity: &str, words: &[&str]) -> String {
         let matches = |finding: &&Value| {
             let text = finding.to_string();
             finding["severity"] == severity && words.iter().all(|word| text.contains(word))

@@ -68,9 +68,10 @@ pub(super) fn script(config: &Config, settings: &Settings, options: &Options) ->
     script.push_str(
         "\n-- What the relay's role may do; `pgoutbox init` leaves out what it may already.\n",
     );
+    let role = escape_identifier(&settings.user);
     script.push_str(&format!(
-        "-- It also needs REPLICATION: ALTER ROLE {} REPLICATION;\n",
-        escape_identifier(&settings.user)
+        "-- It also needs REPLICATION: ALTER ROLE {role} REPLICATION;\n\
+         -- The slot's monitor sees all its figures with: GRANT pg_monitor TO {role};\n"
     ));
     for grant in grant::grants(config, settings) {
         script.push_str(&grant.sql);

@@ -30,7 +30,7 @@ struct Ready {
 /// What watches over a relay, for as long as this lives.
 struct Watch {
     status: Status,
-    _monitor: SlotMonitor,
+    monitor: SlotMonitor,
     alerts: Alerts,
 }
 
@@ -73,16 +73,31 @@ impl Ready {
 
 impl Watch {
     /// Watches over a relay from before it runs: a halt at its start is worth to be seen too.
-    fn start(ready: &Ready, firing: Firing) -> Self {
+    fn start(ready: &Ready) -> Self {
         let Ready { config, supervisor } = ready;
-        let (relay, metrics) = (supervisor.status(), supervisor.metrics());
+        let (settings, metrics) = (supervisor.settings(), supervisor.metrics());
         let monitor =
-            SlotMonitor::start(config, supervisor.settings(), Arc::clone(&metrics), relay.clone());
-        let (name, reports) = (config.name.clone(), monitor.reports());
-        let status = Status::new(name, relay, reports, Arc::clone(&metrics), supervisor.liveness());
-        let alerts = Alerts::start(config, status.clone(), metrics, firing);
-        Self { status, _monitor: monitor, alerts }
+            SlotMonitor::start(config, settings, Arc::clone(&metrics), supervisor.status());
+        let status = status(ready, &monitor);
+        let alerts = Alerts::start(config, status.clone(), metrics, Firing::default());
+        Self { status, monitor, alerts }
     }
+
+    /// Watches over the next relay, with what was seen so far.
+    fn turn_to(&mut self, ready: &Ready) {
+        let Ready { config, supervisor } = ready;
+        let (settings, metrics) = (supervisor.settings(), supervisor.metrics());
+        self.monitor.turn_to(config, settings, Arc::clone(&metrics), supervisor.status());
+        self.status = status(ready, &self.monitor);
+        let firing = self.alerts.firing();
+        self.alerts = Alerts::start(config, self.status.clone(), metrics, firing);
+    }
+}
+
+fn status(Ready { config, supervisor }: &Ready, monitor: &SlotMonitor) -> Status {
+    let (relay, reports) = (supervisor.status(), monitor.reports());
+    let (metrics, liveness) = (supervisor.metrics(), supervisor.liveness());
+    Status::new(config.name.clone(), relay, reports, metrics, liveness)
 }
 
 impl Service {
@@ -94,7 +109,7 @@ impl Service {
     ) -> Result<Self, Failure> {
         let skip = options.skip.clone();
         let ready = Ready::new(config, options)?;
-        let watch = Watch::start(&ready, Firing::default());
+        let watch = Watch::start(&ready);
         let server = serve(&ready.config, &watch.status).await?;
         let (source, reloads) = (Source { file, skip }, Reloads::default());
         Ok(Self { ready, watch, source, server, reloads })
@@ -110,8 +125,7 @@ impl Service {
                 End::Stopped => return Ok(()),
                 End::Next(next) => ready = *next,
             }
-            let firing = watch.alerts.firing();
-            drop(std::mem::replace(&mut watch, Watch::start(&ready, firing)));
+            watch.turn_to(&ready);
             reloads.show(&ready.supervisor);
             info!("the configuration was read again and is in force");
             if ready.config.http_listen == listen {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::config::{Config, TargetConfig};
 use crate::relay::sinks::literal as text_of;
+use crate::routing::Destination;
 
 /// An exchange and a routing key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,12 +25,13 @@ pub(super) fn literal(config: &Config, sink: usize) -> BTreeSet<Address> {
     routes.filter_map(|route| whole(&route.target)).collect()
 }
 
-/// Whether a route to `sink` leaves its address to the row.
-pub(super) fn depends_on_rows(config: &Config, sink: usize) -> bool {
-    config.routes.iter().filter(|route| route.sink == sink).any(|route| match &route.target {
-        TargetConfig::Topic { .. } => false,
-        TargetConfig::Exchange { exchange, routing_key } => {
-            text_of(exchange).is_none() || text_of(routing_key).is_none()
+/// Those of `destinations` that are exchanges.
+pub(super) fn of_rows(destinations: &[Destination]) -> BTreeSet<Address> {
+    let address = |destination: &Destination| match destination {
+        Destination::Topic(_) => None,
+        Destination::Exchange { exchange, routing_key } => {
+            Some(Address { exchange: exchange.to_string(), routing_key: routing_key.to_string() })
         }
-    })
+    };
+    destinations.iter().filter_map(address).collect()
 }

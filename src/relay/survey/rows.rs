@@ -1,12 +1,10 @@
 //! Where the rows that an outbox table holds now would go.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use postgres_protocol::escape::escape_identifier;
 use tokio_postgres::Row;
 
-use super::address::Address;
 use crate::config::{Config, TableConfig};
 use crate::failure::Failure;
 use crate::outbox::{Column, OutboxEvent, Role, RoleSource, Shape, Transaction, Tuple, Value};
@@ -26,18 +24,18 @@ FROM pg_catalog.pg_attribute
 WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped
 ORDER BY attnum";
 
-/// The addresses in `sink` of the rows of all tables, as far as they are looked at.
+/// Where in `sink` the rows of all tables would go, as far as they are looked at.
 ///
 /// # Errors
 ///
 /// Where the role may not read a table, for one.
-pub(super) async fn addresses(
+pub(super) async fn destinations(
     config: &Config,
     sink: usize,
     session: &Session,
-) -> Result<BTreeSet<Address>, Failure> {
+) -> Result<Vec<Destination>, Failure> {
     let mut router = Router::new(config)?;
-    let mut addresses = BTreeSet::new();
+    let mut destinations = Vec::new();
     for table in &config.source.tables {
         let columns = columns(table, session).await?;
         let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
@@ -45,18 +43,14 @@ pub(super) async fn addresses(
         let deciding = router.deciding_columns(table, &names);
         for row in different(table, &deciding, session).await? {
             let event = event(&shape, &deciding, &row);
-            let Routed::Deliver(event) = router.route(event, &Transaction::default()) else {
-                continue;
-            };
-            if let Destination::Exchange { exchange, routing_key } = &event.destination
+            if let Routed::Deliver(event) = router.route(event, &Transaction::default())
                 && usize::from(event.sink.0) == sink
             {
-                let (exchange, routing_key) = (exchange.to_string(), routing_key.to_string());
-                addresses.insert(Address { exchange, routing_key });
+                destinations.push(event.destination);
             }
         }
     }
-    Ok(addresses)
+    Ok(destinations)
 }
 
 async fn columns(table: &TableConfig, session: &Session) -> Result<Vec<Column>, Failure> {

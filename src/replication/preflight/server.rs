@@ -99,21 +99,22 @@ fn used_up(setting: &str, limit: i64, view: &str) -> Finding {
         .class(Class::Transient)
 }
 
-fn retention(unlimited: bool, idle_timeout: &str) -> Option<Finding> {
-    if idle_timeout != "0" {
+fn retention(unlimited: bool, idle_timeout: &str) -> Vec<Finding> {
+    let idle = (idle_timeout != "0").then(|| {
         let message =
             format!("a relay that is stopped for longer than {idle_timeout} loses its slot");
-        return Some(Finding::warning("`idle_replication_slot_timeout`", message).fix(
-            "`ALTER SYSTEM SET idle_replication_slot_timeout = 0`, `SELECT pg_reload_conf()`",
-        ));
-    }
-    unlimited.then(|| {
+        Finding::warning("`idle_replication_slot_timeout`", message)
+            .fix("`ALTER SYSTEM SET idle_replication_slot_timeout = 0`, `SELECT pg_reload_conf()`")
+    });
+    let unlimited = unlimited.then(|| {
         let message = "is unlimited: while the relay is stopped, WAL grows until the disk is full";
         Finding::warning("`max_slot_wal_keep_size`", message).fix(
-            "`ALTER SYSTEM SET max_slot_wal_keep_size = '100GB'` (what the disk can spare), `SELECT \
+            "`ALTER SYSTEM SET max_slot_wal_keep_size = '100GB'` (more than the WAL of the longest \
+             outage, less than the disk has free; a slot that needs more is lost), `SELECT \
              pg_reload_conf()`",
         )
-    })
+    });
+    idle.into_iter().chain(unlimited).collect()
 }
 
 #[cfg(test)]

@@ -102,16 +102,19 @@ fn line(context: &Context<'_>, name: &str, slot: &SlotInfo, marker: Option<&Mark
     if let Err(failure) = usable(name, slot, source, context.settings, created_at) {
         return Finding::from_failure(subject, &failure);
     }
-    if let Some(holder) = &slot.holder {
-        let application = holder.application_name.as_deref().unwrap_or("no application name");
-        let message = format!("is held by pid {} ({application}); `run` waits for it", holder.pid);
-        return Finding::warning(subject, message)
-            .fix(format!("if nobody needs that: `SELECT pg_terminate_backend({})`", holder.pid));
-    }
     let failover = if slot.failover { ", failover" } else { "" };
     let position = slot.confirmed_flush_lsn.unwrap_or_default();
     let status = slot.wal_status.as_deref().unwrap_or("unknown");
-    Finding::ok(subject, format!("confirmed to {position}, wal_status {status}{failover}"))
+    let state = format!("confirmed to {position}, wal_status {status}{failover}");
+    let Some(holder) = &slot.holder else { return Finding::ok(subject, state) };
+    let application = holder.application_name.as_deref().unwrap_or("no application name");
+    if application == format!("pgoutbox:{}", context.config.name) {
+        let message = format!("a relay of this name runs (pid {}); {state}", holder.pid);
+        return Finding::ok(subject, message);
+    }
+    let message = format!("is held by pid {} ({application}); `run` waits for it", holder.pid);
+    Finding::warning(subject, message)
+        .fix(format!("if nobody needs that: `SELECT pg_terminate_backend({})`", holder.pid))
 }
 
 /// A slot that this relay can never read.

@@ -141,7 +141,7 @@ fn read(resource: &ConfigResource) -> TopicConfig {
 }
 
 /// The producer's callbacks tell of connections already.
-struct Quiet;
+pub(super) struct Quiet;
 
 impl ClientContext for Quiet {
     fn log(&self, _level: RDKafkaLogLevel, facility: &str, text: &str) {

@@ -187,9 +187,12 @@ async fn a34_preflight_refuses_a_standby(server: Server) {
     assert_eq!(slots(&on_standby).await, [""; 0]);
 }
 
-/// Names of the slots of this database, and of those of none.
+/// Names of the slots of this database, and of those of none that are not another test's.
 async fn slots(sql: &Sql) -> Vec<String> {
     let query = "SELECT slot_name FROM pg_replication_slots
-                 WHERE database = current_database() OR slot_type = 'physical' ORDER BY 1";
+                 WHERE database = current_database()
+                    OR (slot_type = 'physical' AND (NOT starts_with(slot_name, 'it_')
+                        OR starts_with(slot_name, current_database())))
+                 ORDER BY 1";
     sql.rows(query).await.into_iter().map(|row| row.into_iter().next().unwrap().unwrap()).collect()
 }

@@ -1,0 +1,127 @@
+//! What is shown, by what the role may see.
+
+use serde_json::json;
+
+use super::{INTERVAL, Stuck, has_line, wait_report};
+use crate::support::{Database, Relay, SHORT, Server, Settings};
+
+on_both_servers!(
+    a_role_with_pg_monitor_sees_everything,
+    a_role_without_pg_monitor_is_told_what_it_lacks,
+    transactions_that_hold_the_slot_back_are_named,
+);
+
+async fn start(server: Server, hint: &str, monitor: serde_json::Value) -> (Database, Settings) {
+    let database = Database::create(server, hint).await;
+    database.create_outbox().await;
+    let settings = Settings::stdout(&database).with("monitor", monitor);
+    Relay::init(&settings, &database.admin_url());
+    (database, settings)
+}
+
+async fn a_role_with_pg_monitor_sees_everything(server: Server) {
+    let monitor = json!({"interval": INTERVAL, "all_slots": true, "wal_volume_size": "1GiB"});
+    let (database, settings) = start(server, "seeing", monitor).await;
+    let name = database.name();
+    database.sql().run(&format!("GRANT pg_monitor TO {name}")).await;
+    database.create_witness().await;
+    let mut relay = Relay::streaming(&settings).await;
+    database.insert("order", "1", 1).await;
+    relay.wait_printed(1, SHORT).await;
+    let walsender = database.walsender().await.unwrap();
+
+    // Other tests write on this server: it is never quite confirmed.
+    let report = wait_report(&relay, "a walsender that has sent", |report| {
+        report["walsender"]["flush_lag_bytes"].is_u64()
+            && report["lag_seconds"].as_f64().is_some_and(|lag| lag < 5.0)
+    })
+    .await;
+    assert!(!has_line(&report, "missing", &["GRANT"]), "{report}");
+    assert_eq!(report["failure"], json!(null));
+    let slot = &report["slot"];
+    assert_eq!(slot["name"], name);
+    assert_eq!((&slot["active"], &slot["active_pid"]), (&json!(true), &json!(walsender.pid)));
+    assert_eq!(slot["wal_status"], "reserved");
+    assert!(slot["retained_wal_bytes"].as_u64().unwrap() > 0, "{slot}");
+    assert!(slot["confirmed_lag_bytes"].is_u64(), "{slot}");
+    assert_eq!(slot["inactive_seconds"], 0.0);
+    // Nothing on the oldest server knows of these.
+    let known = if server == Server::Newest { json!(false) } else { json!(null) };
+    assert_eq!(slot["synced"], known);
+    assert_eq!(has_line(&report, "missing", &["PostgreSQL 17"]), server == Server::Oldest);
+    let sender = &report["walsender"];
+    assert_eq!((&sender["pid"], &sender["sync_state"]), (&json!(walsender.pid), &json!("async")));
+    assert!(has_line(&report, "warnings", &["max_slot_wal_keep_size", name]), "{report}");
+    let witness = format!("{name}_witness");
+    let others = report["other_slots"].as_array().unwrap();
+    assert!(others.iter().any(|other| other["name"] == witness), "{others:?}");
+    assert!(others.iter().all(|other| other["name"] != name), "{others:?}");
+
+    for (metric, labels, expected) in [
+        ("slot_active", "relay=\"orders\"", 1.0),
+        ("monitor_up", "relay=\"orders\"", 1.0),
+        ("slot_wal_status", "status=\"reserved\"", 1.0),
+        ("slot_wal_status", "status=\"lost\"", 0.0),
+        ("walsender_synchronous", "relay=\"orders\"", 0.0),
+        ("other_slot_active", &format!("slot=\"{witness}\""), 0.0),
+    ] {
+        let found = relay.metric(&format!("pgoutbox_{metric}"), &[labels]).await;
+        assert_eq!(found, Some(expected), "{metric}{{{labels}}}");
+    }
+    let unlimited = relay.metric("pgoutbox_slot_seconds_to_exhaustion", &[]).await;
+    assert_eq!(unlimited, None, "nobody can tell");
+}
+
+/// And gets it as soon as it is granted.
+async fn a_role_without_pg_monitor_is_told_what_it_lacks(server: Server) {
+    let (database, settings) = start(server, "blind", json!({"interval": INTERVAL})).await;
+    let name = database.name();
+    let relay = Relay::streaming(&settings).await;
+    let grant = format!("GRANT pg_monitor TO \"{name}\"");
+    let found = wait_report(&relay, "a walsender", |report| report["walsender"].is_object()).await;
+    assert!(has_line(&found, "missing", &["sync_state", "transactions", &grant]), "{found}");
+    assert!(has_line(&found, "missing", &["pg_ls_waldir", &grant]), "{found}");
+    assert_eq!(found["walsender"]["sync_state"], json!(null));
+    // What everybody may see.
+    assert_eq!(
+        (&found["slot"]["active"], &found["slot"]["wal_status"]),
+        (&json!(true), &json!("reserved"))
+    );
+    assert!(
+        found["slot"]["retained_wal_bytes"].is_u64() && found["lag_seconds"].is_f64(),
+        "{found}"
+    );
+
+    database.sql().run(&grant).await;
+    wait_report(&relay, "all figures", |report| {
+        !has_line(report, "missing", &["GRANT"]) && report["walsender"]["sync_state"] == "async"
+    })
+    .await;
+}
+
+async fn transactions_that_hold_the_slot_back_are_named(server: Server) {
+    let scene = Stuck::start(server, &[("max_prepared_transactions", "2")], INTERVAL).await;
+    let database = &scene.database;
+    let insert = "INSERT INTO other VALUES ('x')";
+    database.sql().run(&format!("BEGIN; {insert}; PREPARE TRANSACTION 'forgotten'")).await;
+    let open = database.connect().await;
+    open.run(&format!("BEGIN; {insert}")).await;
+    let pid: u64 = open.value("SELECT pg_backend_pid()").await.unwrap().parse().unwrap();
+
+    let found = scene
+        .report("both transactions", |report| report["holding"].as_array().unwrap().len() == 2)
+        .await;
+    let [prepared, open_one] = [&found["holding"][0], &found["holding"][1]];
+    assert_eq!(prepared["gid"], "forgotten");
+    assert_eq!((&open_one["pid"], &open_one["gid"]), (&json!(pid), &json!(null)));
+    for held in [prepared, open_one] {
+        assert_eq!(held["database"], database.name());
+        assert!(held["age_seconds"].as_f64().unwrap() >= 1.0, "{held}");
+    }
+    let oldest = scene.relay.metric("pgoutbox_holding_transaction_seconds", &[]).await;
+    assert!(oldest >= prepared["age_seconds"].as_f64());
+
+    open.run("ROLLBACK").await;
+    database.sql().run("ROLLBACK PREPARED 'forgotten'").await;
+    scene.report("none", |report| report["holding"] == json!([])).await;
+}
