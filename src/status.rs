@@ -94,8 +94,8 @@ impl Status {
     /// Where the status has no JSON form, which is a mistake in `relay::state`.
     pub fn json(&self) -> serde_json::Result<String> {
         let (relay, slots) = (self.relay.borrow(), self.slots.borrow());
-        let now = Timestamp::now();
         let alerts = self.alerts.borrow();
+        let now = Timestamp::now();
         serde_json::to_string_pretty(&Answer {
             name: &self.name,
             version: env!("CARGO_PKG_VERSION"),

@@ -167,10 +167,10 @@ pub struct RelayStatus {
     pub sinks: Vec<SinkStatus>,
     /// The events that halt it, oldest first; a bounded number of them.
     pub halted_events: Vec<HaltedEvent>,
-    /// What last went wrong; it stays when that is over.
-    pub last_error: Option<LastError>,
     /// What the publication leaves out: while it does, idle positions are not confirmed.
     pub publication_gap: Option<PublicationGap>,
+    /// What last went wrong; it stays when that is over.
+    pub last_error: Option<LastError>,
     /// When it began with the configuration in force.
     pub started_at: Timestamp,
     /// How often the replication connection was made again.

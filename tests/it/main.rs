@@ -31,7 +31,7 @@ mod mixed;
 mod setup;
 mod doctor;
 mod start;
+mod alerts;
 mod status;
 mod deploy;
-mod alerts;
 mod layering;
