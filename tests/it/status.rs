@@ -83,9 +83,15 @@ async fn a_relay_that_an_event_halts_is_shown_with_the_way_out(server: Server) {
     database.insert("invoice", "a", 1).await;
     let id = database.id(1).await;
     relay.wait_state("halted", SHORT).await;
+    wait_until("the relay's alert", SHORT, async || {
+        let status = relay.status().await?;
+        status["alerts"].as_array()?.iter().find(|it| it["name"] == "PgoutboxHalted").cloned()
+    })
+    .await;
 
     let (code, shown, errors) = status(&settings, &[]);
     assert_eq!((code, errors.as_str()), (Some(1), ""), "{shown}");
+    assert!(line(&shown, "alerts").starts_with("critical PgoutboxHalted: "), "{shown}");
     assert_eq!(line(&shown, "state"), "halted");
     assert!(line(&shown, "reason").contains(&id), "{shown}");
     let way_out = format!("`pgoutbox run --skip {id}`");

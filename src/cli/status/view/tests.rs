@@ -1,5 +1,7 @@
 //! What an operator sees, word for word. The documents are made of the types that `/status` gives.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use super::*;
@@ -8,6 +10,7 @@ use crate::relay::state::{
     BlockedDestination, HoldsBack, LastError, RelayStatus, SinkStatus, State,
 };
 use crate::slot_monitor::{HoldingTransaction, SlotFigures, SlotReport, Walsender};
+use crate::status::AlertStatus;
 use crate::timestamp::Timestamp;
 
 const MIB: f64 = 1_048_576.0;
@@ -128,10 +131,21 @@ fn a_relay_that_is_halted_with_a_slot_in_danger() {
     monitor.missing = vec!["`safe_wal_size`: cannot be read".to_owned()];
     monitor.warnings = vec!["the slot is about to be lost: raise it".to_owned()];
     let mut status = document(&relay, &monitor);
-    status["alerts"] = json!([
-        {"name": "PgoutboxHalted", "severity": "critical", "summary": "halted", "fix": "skip it"},
-        {"name": "PgoutboxBacklog", "severity": "warning", "summary": null},
-    ]);
+    let halted = AlertStatus {
+        name: "PgoutboxHalted".to_owned(),
+        state: "firing",
+        severity: "critical",
+        metric: "halted",
+        rule: "above 0".to_owned(),
+        value: Some("1".to_owned()),
+        since: None,
+        labels: BTreeMap::new(),
+        summary: Some("halted".to_owned()),
+        description: None,
+        fix: Some("skip it".to_owned()),
+        runbook_url: None,
+    };
+    status["alerts"] = json!([halted, {"name": "PgoutboxBacklog", "severity": "warning"}]);
     assert!(!is_ready(&status));
     insta::assert_snapshot!(shown(&status, Rates::default()), @r"
     relay       orders, version 0.1.0, up for 3h 12m, 2 reconnects to PostgreSQL
