@@ -8,6 +8,7 @@ mod init;
 mod check;
 mod alerts;
 mod run;
+mod status;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ Examples:
   pgoutbox init -c orders.yaml --url postgres://postgres@db/shop --create-table
   pgoutbox check -c orders.yaml
   pgoutbox run -c orders.yaml
+  pgoutbox status -c orders.yaml --watch
 
 Without a broker, events go to standard output:
   printf 'source: {postgres: {url: \"postgres://me@localhost/shop\"}}' > try.yaml
@@ -45,6 +47,8 @@ enum Command {
     Alerts(alerts::AlertsArgs),
     /// Runs the relay until SIGTERM or SIGINT.
     Run(run::RunArgs),
+    /// Shows how a running relay is: state, rates, lag, time left, sinks.
+    Status(status::StatusArgs),
 }
 
 /// What every command takes.
@@ -76,6 +80,7 @@ pub fn main() -> ExitCode {
         Command::Check(arguments) => check::run(arguments),
         Command::Alerts(arguments) => alerts::run(arguments),
         Command::Run(arguments) => run::run(arguments),
+        Command::Status(arguments) => status::run(arguments),
     };
     match outcome {
         Ok(code) => code,

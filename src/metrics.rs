@@ -3,18 +3,24 @@
 //! One [`Metrics`] a relay, with a registry of its own and the label `relay` on everything, so that
 //! two relays can live in one process. Handles are looked up once, at start: the hot path only adds.
 
+mod catalogue;
 mod alerts;
 mod slot;
 
 use std::collections::HashMap;
 
 pub use alerts::AlertMetrics;
+use catalogue::Catalogue;
+pub use catalogue::Family;
 use prometheus::core::Collector;
 use prometheus::{
     Encoder, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
     Opts, Registry, TextEncoder,
 };
 pub use slot::{Known, OtherSlots, SlotMetrics};
+
+/// Begins every name.
+const PREFIX: &str = "pgoutbox";
 
 /// Upper bounds of `delivery_seconds`: commit to ack, from a healthy millisecond to an outage; close
 /// together where a healthy relay's events are.
@@ -27,6 +33,7 @@ const DELIVERY_SECONDS: [f64; 17] = [
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    families: Vec<Family>,
     /// Outbox events read from the source.
     pub events_received: IntCounter,
     /// Changes of the outbox table that are not inserts, by `operation`.
@@ -111,10 +118,11 @@ impl Metrics {
         sinks: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, prometheus::Error> {
         let registry = Registry::new_custom(
-            Some("pgoutbox".to_owned()),
+            Some(PREFIX.to_owned()),
             Some(HashMap::from([("relay".to_owned(), relay.to_owned())])),
         )?;
-        let r = &registry;
+        let catalogue = Catalogue::new(registry.clone());
+        let r = &catalogue;
         let build = register(
             r,
             IntGaugeVec::new(Opts::new("build_info", "Always 1, with the version"), &["version"])?,
@@ -163,6 +171,7 @@ impl Metrics {
             )?,
             failed: per_sink.failed,
             sinks,
+            families: catalogue.into_families(),
             registry,
         })
     }
@@ -192,6 +201,11 @@ impl Metrics {
         self.sinks.get(name)
     }
 
+    /// What there is, by name, whether it has a sample yet or not.
+    pub fn families(&self) -> &[Family] {
+        &self.families
+    }
+
     /// All of them in Prometheus' text format.
     ///
     /// # Errors
@@ -216,7 +230,7 @@ struct PerSink {
 }
 
 impl PerSink {
-    fn new(r: &Registry, reconnects: IntCounterVec) -> Result<Self, prometheus::Error> {
+    fn new(r: &Catalogue, reconnects: IntCounterVec) -> Result<Self, prometheus::Error> {
         let opts = Opts::new;
         let delivered = opts("events_delivered_total", "Events acknowledged by the broker");
         let resent = opts("events_resent_total", "Events handed over again");
@@ -257,15 +271,14 @@ impl PerSink {
     }
 }
 
-fn register<C: Collector + Clone + 'static>(r: &Registry, c: C) -> Result<C, prometheus::Error> {
-    r.register(Box::new(c.clone()))?;
-    Ok(c)
+fn register<C: Collector + Clone + 'static>(r: &Catalogue, c: C) -> Result<C, prometheus::Error> {
+    r.register(c)
 }
 
-fn counter(r: &Registry, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
+fn counter(r: &Catalogue, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
     register(r, IntCounter::new(name, help)?)
 }
 
-fn gauge(r: &Registry, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
+fn gauge(r: &Catalogue, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
     register(r, IntGauge::new(name, help)?)
 }

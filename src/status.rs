@@ -95,12 +95,15 @@ impl Status {
     pub fn json(&self) -> serde_json::Result<String> {
         let (relay, slots) = (self.relay.borrow(), self.slots.borrow());
         let alerts = self.alerts.borrow();
+        let now = Timestamp::now();
         serde_json::to_string_pretty(&Answer {
             name: &self.name,
             version: env!("CARGO_PKG_VERSION"),
             relay: &relay,
+            uptime_seconds: now.seconds_since(relay.started_at),
+            events_received: self.metrics.events_received.get(),
             confirmed_lag_bytes: confirmed_lag(&relay, &slots),
-            oldest_unacknowledged_seconds: oldest_age(&relay, Timestamp::now()),
+            oldest_unacknowledged_seconds: oldest_age(&relay, now),
             monitor: &slots,
             alerts: alerts.iter().filter(|alert| alert.state == "firing").collect(),
         })
@@ -136,6 +139,8 @@ struct Answer<'a> {
     version: &'static str,
     #[serde(flatten)]
     relay: &'a RelayStatus,
+    uptime_seconds: f64,
+    events_received: u64,
     confirmed_lag_bytes: u64,
     oldest_unacknowledged_seconds: Option<f64>,
     monitor: &'a SlotReport,

@@ -1,7 +1,8 @@
 //! What the alerts show about themselves.
 
-use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounterVec, IntGaugeVec, Opts};
 
+use super::catalogue::Catalogue;
 use super::register;
 
 /// Metrics of the relay's own alerts.
@@ -16,7 +17,7 @@ pub struct AlertMetrics {
 }
 
 impl AlertMetrics {
-    pub(super) fn new(r: &Registry) -> Result<Self, prometheus::Error> {
+    pub(super) fn new(r: &Catalogue) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str| {
             register(r, IntCounterVec::new(Opts::new(name, help), &["target"])?)
         };

@@ -1,7 +1,8 @@
 //! What the slot monitor shows.
 
-use prometheus::{Gauge, GaugeVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{Gauge, GaugeVec, IntGauge, IntGaugeVec, Opts};
 
+use super::catalogue::Catalogue;
 use super::{gauge, register};
 
 /// Metrics of the relay's slot and its server. A figure that is not known has no sample: a vector
@@ -66,7 +67,7 @@ pub struct OtherSlots {
 pub struct Known(GaugeVec);
 
 impl Known {
-    fn new(r: &Registry, name: &str, help: &str) -> Result<Self, prometheus::Error> {
+    fn new(r: &Catalogue, name: &str, help: &str) -> Result<Self, prometheus::Error> {
         Ok(Self(register(r, GaugeVec::new(Opts::new(name, help), &[])?)?))
     }
 
@@ -87,7 +88,7 @@ impl SlotMetrics {
     /// What a `wal_status` can be.
     pub const WAL_STATUSES: [&'static str; 4] = ["reserved", "extended", "unreserved", "lost"];
 
-    pub(super) fn new(r: &Registry) -> Result<Self, prometheus::Error> {
+    pub(super) fn new(r: &Catalogue) -> Result<Self, prometheus::Error> {
         let known = |name: &str, help: &str| Known::new(r, name, help);
         let vec = |name: &str, help: &str, labels: &[&str]| {
             register(r, GaugeVec::new(Opts::new(name, help), labels)?)

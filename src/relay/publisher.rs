@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::liveness::Liveness;
-use super::state::{RelayStatus, State};
+use super::state::{LastError, RelayStatus, State};
 use crate::lsn::Lsn;
 use crate::metrics::Metrics;
 use crate::timestamp::Timestamp;
@@ -49,6 +49,7 @@ impl Publisher {
                     reason = status.state.reason().unwrap_or(""),
                     "state"
                 );
+                keep_reason(status);
             }
             shown = Some(status.clone());
         });
@@ -73,6 +74,15 @@ impl Publisher {
             let shown = i64::from(name == state.name());
             self.metrics.state.with_label_values(&[name]).set(shown);
         }
+    }
+}
+
+/// The reason of a state outlives it.
+fn keep_reason(status: &mut RelayStatus) {
+    use State::{Blocked, Halted, Starting};
+    if let Starting { reason } | Blocked { reason } | Halted { reason, .. } = &status.state {
+        let reason = reason.clone();
+        status.last_error = Some(LastError { at: Timestamp::now(), reason });
     }
 }
 

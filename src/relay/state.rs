@@ -169,6 +169,8 @@ pub struct RelayStatus {
     pub halted_events: Vec<HaltedEvent>,
     /// What the publication leaves out: while it does, idle positions are not confirmed.
     pub publication_gap: Option<PublicationGap>,
+    /// What last went wrong; it stays when that is over.
+    pub last_error: Option<LastError>,
     /// When it began with the configuration in force.
     pub started_at: Timestamp,
     /// How often the replication connection was made again.
@@ -195,6 +197,15 @@ pub struct HoldsBack {
     pub committed_at: Timestamp,
     /// Why it is not settled, where there is more to say than that it is under way.
     pub reason: Option<String>,
+}
+
+/// Something that went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LastError {
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub reason: String,
 }
 
 /// One sink as `/status` shows it.

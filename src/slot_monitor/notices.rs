@@ -1,9 +1,10 @@
-//! Dangers as they enter the log: once when they begin, and not again within a while.
+//! Dangers as they enter the log: once when they begin, and not again within a while. That nothing
+//! limits the WAL is said at the start of a session, with all that `check` finds.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
 use super::advice;
 use super::report::SlotReport;
@@ -16,7 +17,6 @@ const AGAIN: Duration = Duration::from_secs(600);
 pub(super) struct Notices {
     synchronous: Notice,
     wal_status: Notice,
-    unlimited: Notice,
 }
 
 #[derive(Debug, Default)]
@@ -33,9 +33,6 @@ impl Notices {
         }
         if let Some(text) = self.wal_status.news(advice::not_reserved(report), now) {
             warn!("{text}");
-        }
-        if let Some(text) = self.unlimited.news(advice::unlimited(report), now) {
-            info!("{text}");
         }
     }
 }

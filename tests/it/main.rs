@@ -32,4 +32,6 @@ mod setup;
 mod doctor;
 mod start;
 mod alerts;
+mod status;
+mod deploy;
 mod layering;

@@ -32,7 +32,7 @@ pub(crate) use private_alertmanager::PrivateAlertmanager;
 pub(crate) use private_kafka::{KafkaOptions, PrivateKafka};
 pub(crate) use private_postgres::PrivatePostgres;
 pub(crate) use private_rabbit::PrivateRabbit;
-pub(crate) use process::Process;
+pub(crate) use process::{Process, run as run_to_end};
 pub(crate) use proxy::Proxy;
 pub(crate) use rabbit::{EXCHANGE, QueueKind, Rabbit};
 pub(crate) use rabbit_message::Message;

@@ -1,14 +1,16 @@
 //! What is shown, by what the role may see.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use super::{INTERVAL, Stuck, has_line, wait_report};
+use super::{INTERVAL, MIB, Stuck, has_line, wait_report};
 use crate::support::{Database, Relay, SHORT, Server, Settings};
 
 on_both_servers!(
     a_role_with_pg_monitor_sees_everything,
     a_role_without_pg_monitor_is_told_what_it_lacks,
     transactions_that_hold_the_slot_back_are_named,
+    the_lag_counts_what_nobody_has_read,
 );
 
 async fn start(server: Server, hint: &str, monitor: serde_json::Value) -> (Database, Settings) {
@@ -124,4 +126,23 @@ async fn transactions_that_hold_the_slot_back_are_named(server: Server) {
     open.run("ROLLBACK").await;
     database.sql().run("ROLLBACK PREPARED 'forgotten'").await;
     scene.report("none", |report| report["holding"] == json!([])).await;
+}
+
+/// No relay has read a byte: what the server knows is shown all the same.
+async fn the_lag_counts_what_nobody_has_read(server: Server) {
+    let scene = Stuck::start(server, &[], INTERVAL).await;
+    scene.report("a look before it", |_| true).await;
+    let begin = Instant::now();
+    scene.write(MIB).await;
+    let late = |report: &Value| report["lag_seconds"].as_f64().unwrap() >= 2.0;
+    let found = scene.report("a lag of two seconds", late).await;
+    // The slot was made shortly before, and some of the WAL since then is not confirmed either.
+    let most = begin.elapsed().as_secs_f64() + SHORT.as_secs_f64();
+    assert!(found["lag_seconds"].as_f64().unwrap() < most, "{found}");
+    for figure in [&found["slot"]["confirmed_lag_bytes"], &found["unread_wal_bytes"]] {
+        assert!(figure.as_u64().unwrap() >= MIB as u64, "{found}");
+    }
+    let shown = scene.relay.metric("pgoutbox_slot_confirmed_lag_bytes", &[]).await;
+    assert!(shown >= Some(MIB as f64), "{shown:?}");
+    assert!(scene.relay.metric("pgoutbox_slot_lag_seconds", &[]).await >= Some(2.0));
 }
