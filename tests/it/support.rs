@@ -28,7 +28,7 @@ mod refusal;
 pub(crate) use certificates::Certificates;
 pub(crate) use cluster::{Cluster, Sql};
 pub(crate) use database::Database;
-pub(crate) use private_alertmanager::PrivateAlertmanager;
+pub(crate) use private_alertmanager::{PASSWORD, PrivateAlertmanager, USER};
 pub(crate) use private_kafka::{KafkaOptions, PrivateKafka};
 pub(crate) use private_postgres::PrivatePostgres;
 pub(crate) use private_rabbit::PrivateRabbit;

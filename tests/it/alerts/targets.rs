@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::Watched;
-use crate::support::{Database, Relay, SHORT, Server, Settings, Webhook, wait_until};
+use crate::support::{
+    Certificates, Database, PASSWORD, PrivateAlertmanager, Relay, SHORT, Server, Settings, USER,
+    Webhook, wait_until,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_alert_is_sent_again_and_its_end_once() {
@@ -132,6 +135,26 @@ async fn alerts_test_tells_everyone_and_says_how_it_went() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("error  webhook at ") && text.contains("503"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alertmanager_behind_tls_and_a_login_is_told() {
+    let certificates = Certificates::new("alerts", "localhost");
+    let alertmanager = PrivateAlertmanager::start_with_tls(&certificates).await;
+    let scene = Scene::new().await;
+    let test = |password: &str, tls: Value| {
+        let url = format!("https://localhost:{}", alertmanager.port());
+        let target = json!({"url": url, "username": USER, "password": password, "tls": tls});
+        let settings = scene.settings.clone().with("alerts.alertmanager", target);
+        String::from_utf8_lossy(&alerts(&settings, &["test"]).stdout).into_owned()
+    };
+    let trust = json!({"ca_file": certificates.authority().to_str().unwrap()});
+    let text = test(PASSWORD, trust.clone());
+    assert!(text.contains("ok     alertmanager at https://localhost:"), "{text}");
+    let text = test("another", trust);
+    assert!(text.contains("error  alertmanager at") && text.contains("401"), "{text}");
+    let text = test(PASSWORD, json!({}));
+    assert!(text.contains("no TLS with alertmanager at `localhost`"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
