@@ -42,7 +42,8 @@ impl Failures {
             .filter(|(_, number)| *number > 0.0)
             .collect();
         failed.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-        let total = failed.iter().map(|(_, number)| number).sum();
+        // A sum of none would be -0.
+        let total = failed.iter().fold(0.0, |sum, (_, number)| sum + number);
         facts.known(AlertMetric::FailuresPerMinute, Some(total), |shown| {
             let named = failed.iter().take(NAMED).map(|(count, number)| {
                 let FailureCount { sink, reason, .. } = count;

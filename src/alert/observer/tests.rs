@@ -126,6 +126,8 @@ fn failures_are_those_of_the_last_minute_by_reason() {
     }
     let facts = observer.observe(&failing(90.0), now.plus(201.0));
     check(&facts, M::FailuresPerMinute, 0.0);
+    let (_, finding) = known(&facts, M::FailuresPerMinute);
+    assert_eq!(finding.headline, "0 deliveries failed within a minute");
 }
 
 #[test]
