@@ -6,6 +6,9 @@
 # What the tests need of the crate beyond a release: places where a test may break the relay on purpose.
 FEATURES := --features sabotage
 
+# Tests at a time: most of them wait for a server most of their time, on whatever number of cores.
+THREADS := 4
+
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -17,7 +20,7 @@ demo: ## orders through a real Kafka and payments through a real RabbitMQ, judge
 test: ## every test, on real servers
 	@dev/services install
 	cargo test --locked $(FEATURES) --no-run
-	dev/with-services test postgres kafka rabbitmq -- cargo test --locked $(FEATURES)
+	dev/with-services test postgres kafka rabbitmq -- cargo test --locked $(FEATURES) -- --test-threads=$(THREADS)
 
 check: build-tools ## format and lints, as the CI wants them
 	cargo fmt --check

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tracing::{debug, warn};
 
 pub use report::{Decoding, HoldingTransaction, SlotFigures, SlotReport, Walsender};
@@ -34,6 +34,7 @@ use crate::metrics::Metrics;
 use crate::postgres::{self, Settings};
 use crate::relay::Pauses;
 use crate::relay::state::RelayStatus;
+use crate::source::wal::guard::renew_after;
 use look::Looker;
 use notices::Notices;
 use watcher::Watcher;
@@ -57,6 +58,8 @@ struct Job {
     config: MonitorConfig,
     settings: Settings,
     application_name: String,
+    /// How long one connection is kept.
+    renew_after: Duration,
     metrics: Arc<Metrics>,
     relay: watch::Receiver<RelayStatus>,
 }
@@ -103,7 +106,9 @@ impl Job {
     ) -> Self {
         // Not the replication connection's name: who finds the slot held compares it.
         let application_name = format!("pgoutbox:{} monitor", config.name);
-        Self { config: config.monitor.clone(), settings, application_name, metrics, relay }
+        let renew_after = renew_after(config.source.wal_sender_timeout);
+        let config = config.monitor.clone();
+        Self { config, settings, application_name, renew_after, metrics, relay }
     }
 
     /// Whether positions and looks of the job `before` can be compared with this one's.
@@ -116,6 +121,13 @@ impl Job {
         let session = postgres::connect(&self.settings, &self.application_name).await?;
         Looker::new(session).await
     }
+}
+
+/// Why a connection was left.
+enum Left {
+    Failed(Failure),
+    /// A server in smart shutdown may be waiting for it.
+    Old,
 }
 
 /// What the task owns.
@@ -157,10 +169,12 @@ impl Monitor {
     async fn work(&mut self, job: &Job) {
         let mut failures = 0;
         loop {
-            let failure = match job.connect().await {
+            let left = match job.connect().await {
                 Ok(looker) => self.look_until_it_fails(job, &looker, &mut failures).await,
-                Err(failure) => failure,
+                Err(failure) => Left::Failed(failure),
             };
+            // Closed by now: a server in smart shutdown lets nobody in again.
+            let Left::Failed(failure) = left else { continue };
             self.failed(job, &failure, failures == 0);
             sleep(RECONNECT.after(failures)).await;
             failures = failures.saturating_add(1);
@@ -173,15 +187,22 @@ impl Monitor {
         job: &Job,
         looker: &Looker,
         failures: &mut u32,
-    ) -> Failure {
+    ) -> Left {
+        let renew_at = Instant::now() + job.renew_after;
         let mut ticks = interval(job.config.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            ticks.tick().await;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = sleep_until(renew_at) => return Left::Old,
+            }
             match timeout(PATIENCE, self.look(job, looker)).await {
                 Ok(Ok(report)) => self.publish(job, report),
-                Ok(Err(failure)) => return failure,
-                Err(_) => return Failure::transient("looking at the slot: no answer"),
+                Ok(Err(failure)) => return Left::Failed(failure),
+                Err(_) => {
+                    let failure = Failure::transient("looking at the slot: no answer");
+                    return Left::Failed(failure);
+                }
             }
             *failures = 0;
         }

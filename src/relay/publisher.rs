@@ -38,7 +38,17 @@ impl Publisher {
 
     /// Changes the status, and says that the relay is alive.
     pub(super) fn update(&self, change: impl FnOnce(&mut RelayStatus)) {
+        self.beat();
+        self.change(change);
+    }
+
+    /// Says that the relay is alive.
+    pub(super) fn beat(&self) {
         self.liveness.beat();
+    }
+
+    /// Changes the status.
+    pub(super) fn change(&self, change: impl FnOnce(&mut RelayStatus)) {
         let mut shown = None;
         self.status.send_modify(|status| {
             let before = status.state.clone();

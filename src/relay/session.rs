@@ -1,18 +1,20 @@
 //! One session: from a started source until it is lost or a stop is asked for.
 
+mod tell;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 
+use self::tell::Pulse;
 use super::books::Books;
-use super::holds::holds_back;
 use super::outgoing::Outgoing;
 use super::poison::Poison;
 use super::publisher::Publisher;
-use super::state::{PublicationGap, State, combine};
+use super::state::State;
 use super::stop::Stop;
 use crate::failure::Failure;
 use crate::metrics::Metrics;
@@ -93,6 +95,7 @@ pub(super) struct Session<'a> {
     /// A stop was asked for, and the transaction that was open then is whole.
     at_boundary: bool,
     source_halt: Option<Failure>,
+    reader: Pulse,
 }
 
 impl<'a> Session<'a> {
@@ -119,6 +122,7 @@ impl<'a> Session<'a> {
             phase: Phase::Running,
             at_boundary: false,
             source_halt: None,
+            reader: Pulse::new(now),
         }
     }
 
@@ -341,57 +345,6 @@ impl<'a> Session<'a> {
                 End::Stopped
             }
         }
-    }
-
-    fn state(&self) -> State {
-        let (stopping, lost) = match &self.phase {
-            Phase::Running => (None, None),
-            Phase::Draining { why: Why::Stop, .. } => {
-                let reason = match self.books.ledger.unsettled() {
-                    1 => "waits for 1 event's acknowledgement".to_owned(),
-                    events => format!("waits for the acknowledgements of {events} events"),
-                };
-                (Some(State::Stopping { reason }), None)
-            }
-            Phase::Draining { why: Why::Lost(failure), .. } => {
-                (None, Some(State::Starting { reason: failure.to_string() }))
-            }
-        };
-        let own = [
-            stopping,
-            lost,
-            self.source_halt.as_ref().map(State::halted),
-            self.relay.setback.as_ref().map(State::halted),
-            self.guard.coverage_lost().as_ref().map(State::halted),
-            self.relay.poison.state(),
-        ];
-        let sinks = self.relay.outgoing.iter().flat_map(Outgoing::states);
-        combine(own.into_iter().flatten().chain(sinks))
-    }
-
-    fn publish(&self) {
-        let state = self.state();
-        let outgoing = &self.relay.outgoing;
-        let sinks: Vec<_> = outgoing.iter().map(Outgoing::status).collect();
-        let halted = self.relay.poison.halted_events();
-        let blocked_by = holds_back(&self.books.held, outgoing, &sinks, &halted);
-        let gap = self.guard.coverage_lost().map(|failure| PublicationGap {
-            reason: failure.to_string(),
-            hint: failure.way_out().map(str::to_owned),
-        });
-        self.relay.publisher.update(|status| {
-            status.state = state;
-            status.confirmed = self.books.ledger.confirmed().0;
-            status.received = self.source.coverage.heard().max(status.confirmed);
-            status.window_events = self.books.ledger.unsettled() as u64;
-            status.window_bytes = self.relay.window.held() as u64;
-            status.oldest_unacknowledged = blocked_by.as_ref().map(|event| event.committed_at);
-            status.blocked_by = blocked_by;
-            status.sinks = sinks;
-            status.halted_events = halted;
-            status.publication_gap = gap;
-        });
-        debug!(unsettled = self.books.ledger.unsettled(), confirmed = %self.books.ledger.confirmed(), "tick");
     }
 }
 

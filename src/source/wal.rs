@@ -84,12 +84,19 @@ pub struct Coverage {
     covered: AtomicU64,
     /// The reader would like the guard to look now.
     wanted: Notify,
+    /// How often the reader's loop has turned.
+    turns: AtomicU64,
 }
 
 impl Coverage {
     /// The newest position heard from the server.
     pub fn heard(&self) -> Lsn {
         Lsn::new(self.heard.load(Ordering::Acquire))
+    }
+
+    /// How often the reader's loop has turned: several times a second while it is alive.
+    pub fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
     }
 
     fn idle(&self) -> Lsn {

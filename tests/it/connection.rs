@@ -26,9 +26,9 @@ async fn refusals(url: &str) -> [Failure; 2] {
     [ordinary, tokio::task::spawn_blocking(replication).await.unwrap()]
 }
 
-/// Whether the relay's two connections are encrypted: the ordinary one, and that of replication.
-async fn encrypted(sql: &Sql) -> [bool; 2] {
-    wait_until("both connections", crate::support::SHORT, async || {
+/// Whether the relay's connections are encrypted: the guard's, the monitor's, that of replication.
+async fn encrypted(sql: &Sql) -> [bool; 3] {
+    wait_until("three connections", crate::support::SHORT, async || {
         let query = "SELECT s.ssl FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid)
                      WHERE a.application_name LIKE 'pgoutbox:orders%'
                      ORDER BY a.backend_type = 'walsender'";

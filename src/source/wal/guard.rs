@@ -49,11 +49,10 @@ pub struct GuardConfig {
     pub wal_sender_timeout: Option<Duration>,
 }
 
-impl GuardConfig {
-    /// How long one connection is kept.
-    fn renew(&self) -> Duration {
-        self.wal_sender_timeout.unwrap_or(RENEW).min(RENEW)
-    }
+/// How long an ordinary connection is kept at the most: a server in smart shutdown waits for it and
+/// tells it nothing. `wal_sender_timeout` is that of our session, where it was set.
+pub fn renew_after(wal_sender_timeout: Option<Duration>) -> Duration {
+    wal_sender_timeout.unwrap_or(RENEW).min(RENEW)
 }
 
 /// What the guard has found.
@@ -142,7 +141,7 @@ impl Watcher {
 
     /// Looks at the catalogue for as long as `session` lives and is not old.
     async fn watch(&self, session: &Session) -> Left {
-        let renew_at = Instant::now() + self.config.renew();
+        let renew_at = Instant::now() + renew_after(self.config.wal_sender_timeout);
         loop {
             tokio::select! {
                 failure = session.closed() => return Left::Closed(failure),

@@ -130,6 +130,7 @@ impl Reader {
             if self.channels.order.has_changed().is_err() {
                 return Ok(Order::Abandon);
             }
+            self.channels.coverage.turns.fetch_add(1, Ordering::Relaxed);
             let order = *self.channels.order.borrow();
             if order != Order::Read {
                 return Ok(order);

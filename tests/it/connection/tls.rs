@@ -31,7 +31,7 @@ async fn every_sslmode_encrypts_both_connections_or_neither(server: Server) {
     ] {
         let url = format!("{}?{mode}", named(&database));
         let mut relay = Relay::streaming(&settings(&database, &url)).await;
-        assert_eq!(encrypted(database.sql()).await, [is_encrypted; 2], "{mode}");
+        assert_eq!(encrypted(database.sql()).await, [is_encrypted; 3], "{mode}");
         assert!(relay.terminate(SHORT).await.success());
     }
 }
@@ -75,7 +75,7 @@ async fn a_server_without_tls_is_refused_where_tls_is_wanted(server: Server) {
     let prefer = settings(&database, &format!("{}?sslmode=prefer", named(&database)));
     Relay::init(&prefer, &database.admin_url());
     let _relay = Relay::streaming(&prefer).await;
-    assert_eq!(encrypted(database.sql()).await, [false; 2]);
+    assert_eq!(encrypted(database.sql()).await, [false; 3]);
 }
 
 async fn encrypting(server: Server, certificates: &Certificates) -> PrivatePostgres {
