@@ -60,6 +60,8 @@ pub(crate) struct Reader {
     /// Next offset to read of each partition.
     next: HashMap<(String, i32), i64>,
     records: Vec<Record>,
+    /// When it was last looked for new partitions, among those of all tests.
+    looked: Option<Instant>,
 }
 
 impl Reader {
@@ -76,7 +78,7 @@ impl Reader {
             .create()
             .unwrap();
         let prefix = topics.prefix().to_owned();
-        Self { consumer, prefix, next: HashMap::new(), records: Vec::new() }
+        Self { consumer, prefix, next: HashMap::new(), records: Vec::new(), looked: None }
     }
 
     /// Reads on until `done` says so of all records so far, and returns them.
@@ -91,7 +93,6 @@ impl Reader {
         mut done: impl FnMut(&[Record]) -> bool,
     ) -> &[Record] {
         let begin = Instant::now();
-        let mut looked = None::<Instant>;
         while !done(&self.records) {
             assert!(
                 begin.elapsed() < deadline,
@@ -99,9 +100,9 @@ impl Reader {
                 self.records.len()
             );
             tokio::task::block_in_place(|| {
-                if looked.is_none_or(|at| at.elapsed() > Duration::from_millis(500)) {
+                if self.looked.is_none_or(|at| at.elapsed() > Duration::from_millis(500)) {
                     self.find_partitions();
-                    looked = Some(Instant::now());
+                    self.looked = Some(Instant::now());
                 }
                 self.poll();
             });
