@@ -1,7 +1,7 @@
 # What a newcomer types. The work is done by cargo and by the scripts in dev/; `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench soak services-down build-tools
+.PHONY: help demo test check bench test-soak soak services-down build-tools
 
 # What the tests need of the crate beyond a release: places where a test may break the relay on purpose.
 FEATURES := --features sabotage
@@ -31,6 +31,9 @@ bench: ## speed, latency and memory beside other readers of the same slot; lines
 	@dev/services install
 	cargo bench --locked --bench relay --no-run
 	dev/with-services bench postgres kafka rabbitmq -- cargo bench --locked --bench relay
+
+test-soak: ## every test at its full length (a million rows, real time-outs), the longest on every version too
+	PGOUTBOX_SOAK=1 $(MAKE) --no-print-directory test
 
 soak: ## the demo for an hour (SOAK_SECONDS=3600)
 	@$(MAKE) --no-print-directory demo DEMO_SECONDS=$(or $(SOAK_SECONDS),3600)

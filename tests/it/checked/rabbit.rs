@@ -19,9 +19,6 @@ use crate::support::{
 
 on_both_rabbits!(
     a_good_relay_passes_under_load,
-    a04_five_kills_of_the_broker_lose_and_reorder_nothing,
-    a_broker_that_hangs_and_restarts_loses_and_reorders_nothing,
-    twenty_closed_connections_lose_and_reorder_nothing,
     queues_that_refuse_at_random_lose_and_reorder_nothing,
     every_queue_behind_an_exchange_gets_everything,
     one_relay_to_kafka_and_rabbitmq_is_judged_as_one,
@@ -30,6 +27,14 @@ on_both_rabbits!(
 /// How long it may take until all has arrived, after the last fault: the longest pause of a retry,
 /// and a busy machine.
 const CATCH_UP: Duration = Duration::from_secs(90);
+
+/// The longest tests have one version; with `PGOUTBOX_SOAK` set, both.
+fn versions(only: RabbitVersion) -> Vec<RabbitVersion> {
+    match std::env::var_os("PGOUTBOX_SOAK") {
+        Some(_) => vec![RabbitVersion::Oldest, RabbitVersion::Newest],
+        None => vec![only],
+    }
+}
 
 /// Commits, rollbacks, savepoints, aggregates that several writers share, and a big transaction, to
 /// a classic queue, a quorum queue and a stream.
@@ -49,7 +54,14 @@ async fn a_good_relay_passes_under_load(version: RabbitVersion) {
     assert!(relay.terminate(SHORT).await.success());
 }
 
-async fn a04_five_kills_of_the_broker_lose_and_reorder_nothing(version: RabbitVersion) {
+#[tokio::test(flavor = "multi_thread")]
+async fn a04_five_kills_of_the_broker_lose_and_reorder_nothing() {
+    for version in versions(RabbitVersion::Oldest) {
+        five_kills(version).await;
+    }
+}
+
+async fn five_kills(version: RabbitVersion) {
     let mut broker = PrivateRabbit::start(version, &[]).await;
     let scene = Scene::on(version.postgres(), Rabbit::create_on(broker.node(), "killed")).await;
     let relay = Relay::streaming(&scene.settings).await;
@@ -64,9 +76,16 @@ async fn a04_five_kills_of_the_broker_lose_and_reorder_nothing(version: RabbitVe
     assert_eq!(source_reconnects(&relay).await, 0.0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_hangs_and_restarts_loses_and_reorders_nothing() {
+    for version in versions(RabbitVersion::Newest) {
+        hang_and_restart(version).await;
+    }
+}
+
 /// A connection that is open and leads to nobody is given up by its heartbeats; an orderly restart
 /// closes it in so many words.
-async fn a_broker_that_hangs_and_restarts_loses_and_reorders_nothing(version: RabbitVersion) {
+async fn hang_and_restart(version: RabbitVersion) {
     let mut broker = PrivateRabbit::start(version, &[]).await;
     let scene = Scene::on(version.postgres(), Rabbit::create_on(broker.node(), "hung")).await;
     let settings = scene.settings.clone().with("sinks.tasks.rabbitmq.heartbeat", "1s");
@@ -88,7 +107,14 @@ async fn a_broker_that_hangs_and_restarts_loses_and_reorders_nothing(version: Ra
     assert_eq!(source_reconnects(&relay).await, 0.0);
 }
 
-async fn twenty_closed_connections_lose_and_reorder_nothing(version: RabbitVersion) {
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_closed_connections_lose_and_reorder_nothing() {
+    for version in versions(RabbitVersion::Newest) {
+        twenty_closed_connections(version).await;
+    }
+}
+
+async fn twenty_closed_connections(version: RabbitVersion) {
     let scene = Scene::new(version, "closed").await;
     let relay = Relay::streaming(&scene.settings).await;
     let report = scene
