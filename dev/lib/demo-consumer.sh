@@ -73,13 +73,14 @@ show_news() {
         file=$ORDERS_READ
         [[ $broker == Kafka ]] || file=$PAYMENTS_READ
         now=$(wc -l <"$file")
-        (($1 == 0 || now == ${SHOWN[$broker]:-0})) || tail -n +$((${SHOWN[$broker]:-0} + 1)) "$file" | head -n "$1" |
-            awk -F '\t' -v broker="$broker" '{
+        # One program reads the file to its end: one that ended early would end its partner by a broken pipe.
+        (($1 == 0 || now == ${SHOWN[$broker]:-0})) ||
+            awk -F '\t' -v broker="$broker" -v from="${SHOWN[$broker]:-0}" -v most="$1" 'NR > from && NR <= from + most {
                 type = $3
                 sub(/.*eventType:/, "", type)
                 sub(/,.*/, "", type)
                 printf "          %-9s %-10s %-16s %s\n", broker, $4, type, $5
-            }'
+            }' "$file"
         SHOWN[$broker]=$now
     done
 }
