@@ -29,7 +29,7 @@ Without a broker, events go to standard output:
   printf 'source: {postgres: {url: \"postgres://me@localhost/shop\"}}' > try.yaml
   pgoutbox run -c try.yaml --init --create-table";
 
-/// Publishes a PostgreSQL outbox table's events to Kafka, and confirms what the broker acknowledged.
+/// Publishes a PostgreSQL outbox table's events to Kafka or RabbitMQ, and confirms what the broker has acknowledged.
 #[derive(Debug, Parser)]
 #[command(name = "pgoutbox", version, after_help = EXAMPLES, arg_required_else_help = true)]
 struct Cli {
