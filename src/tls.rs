@@ -72,7 +72,7 @@ fn hint(error: &Error) -> Option<&'static str> {
 }
 
 /// rustls' own error in the chain of `error`; an [`io::Error`] may carry it inside.
-fn rustls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
+pub(crate) fn rustls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref::<Error>() {
@@ -90,7 +90,7 @@ fn rustls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
 fn client_config(files: &TlsFiles) -> Result<ClientConfig, Failure> {
     let roots = match &files.ca_file {
         Some(path) => file_roots(path)?,
-        None => system_roots()?,
+        None => system_roots("tls.ca_file")?,
     };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
@@ -108,15 +108,24 @@ fn client_config(files: &TlsFiles) -> Result<ClientConfig, Failure> {
     })
 }
 
-fn system_roots() -> Result<RootCertStore, Failure> {
+/// Whom the system trusts; `setting` is what names others instead.
+///
+/// # Errors
+///
+/// Fixable: it trusts nobody.
+pub(crate) fn system_roots(setting: &str) -> Result<RootCertStore, Failure> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        return Err(Failure::fixable("the system has no root certificates")
-            .hint("install the package `ca-certificates`, or name a file with `tls.ca_file`"));
+    if !roots.is_empty() {
+        return Ok(roots);
     }
-    Ok(roots)
+    let hint = format!("install the package `ca-certificates`, or name a file with `{setting}`");
+    let failure = Failure::fixable("the system has no root certificates").hint(hint);
+    Err(match found.errors.into_iter().next() {
+        Some(error) => failure.cause(error),
+        None => failure,
+    })
 }
 
 fn file_roots(path: &Path) -> Result<RootCertStore, Failure> {

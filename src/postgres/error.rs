@@ -7,6 +7,7 @@ use std::error::Error as StdError;
 use std::io;
 
 use crate::failure::{Class, Failure};
+use crate::tls::rustls_error;
 
 use super::tls;
 
@@ -77,7 +78,7 @@ pub fn failure(doing: &str, error: &tokio_postgres::Error) -> Failure {
 /// Sockets come back. What is refused on this side (a certificate, TLS that the server lacks, a
 /// missing password) does not until somebody mends it.
 fn class_without_sqlstate(error: &tokio_postgres::Error) -> Class {
-    if tls::rustls_error(error).is_some() {
+    if rustls_error(error).is_some() {
         return Class::Fixable;
     }
     let is_io = error.source().is_some_and(<dyn StdError>::is::<io::Error>);

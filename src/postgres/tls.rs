@@ -1,7 +1,6 @@
 //! TLS to PostgreSQL with libpq's meaning of `sslmode`.
 
 use std::error::Error as StdError;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use rustls::{
 };
 
 use crate::failure::Failure;
+use crate::tls::{rustls_error, system_roots};
 
 use super::settings::{Settings, SslMode, SslRootCert};
 
@@ -68,28 +68,12 @@ pub fn hint(error: &(dyn StdError + 'static)) -> Option<&'static str> {
     }
 }
 
-/// rustls' own error in the chain of `error`; an [`io::Error`] may carry it inside.
-pub(super) fn rustls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref::<Error>() {
-            return Some(found);
-        }
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        next = match inner {
-            Some(inner) => Some(inner as &(dyn StdError + 'static)),
-            None => error.source(),
-        };
-    }
-    None
-}
-
 fn chain_verifier(
     roots: &SslRootCert,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<WebPkiServerVerifier>, Failure> {
     let roots = match roots {
-        SslRootCert::System => system_roots()?,
+        SslRootCert::System => system_roots("sslrootcert")?,
         SslRootCert::File(path) => file_roots(path)?,
     };
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
@@ -97,21 +81,6 @@ fn chain_verifier(
         .map_err(|error| {
             Failure::fixable("the trusted root certificates cannot be used").cause(error)
         })
-}
-
-fn system_roots() -> Result<RootCertStore, Failure> {
-    let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(found.certs);
-    if !roots.is_empty() {
-        return Ok(roots);
-    }
-    let failure = Failure::fixable("the system has no root certificates")
-        .hint("install the package `ca-certificates`, or name a file with `sslrootcert`");
-    Err(match found.errors.into_iter().next() {
-        Some(error) => failure.cause(error),
-        None => failure,
-    })
 }
 
 fn file_roots(path: &Path) -> Result<RootCertStore, Failure> {
