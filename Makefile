@@ -17,6 +17,8 @@ demo: ## orders through a real Kafka and payments through a real RabbitMQ, judge
 	cargo build --release --locked
 	@dev/demo
 
+# An assertion's place and text say it all; a backtrace, which is the same for every test, pushes them out of a log's tail.
+test: export RUST_BACKTRACE := 0
 test: ## every test, on real servers
 	@dev/services install
 	cargo test --locked $(FEATURES) --no-run

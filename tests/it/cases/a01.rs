@@ -54,14 +54,16 @@ async fn a01_idle_wal_never_passes_an_unacknowledged_event() {
         write_busily(database.sql()).await;
         let written = database.wal_end().await;
 
-        database
-            .over_replies(5, async |_| {
-                let confirmed = database.confirmed().await.unwrap();
-                assert!(confirmed < end, "{confirmed} was confirmed, the event ends at {end}");
-            })
-            .await;
-        let sent = database.walsender().await.unwrap().sent;
-        assert!(sent >= written, "keepalives came to {sent} only, not to {written}");
+        let is_held = async || {
+            let confirmed = database.confirmed().await.unwrap();
+            assert!(confirmed < end, "{confirmed} was confirmed, the event ends at {end}");
+        };
+        wait_until(&format!("keepalives to come to {written}"), SHORT, async || {
+            is_held().await;
+            (database.walsender().await?.sent >= written).then_some(())
+        })
+        .await;
+        database.over_replies(5, async |_| is_held().await).await;
 
         kafka.signal(0, "CONT");
         database.wait_confirmed(written, SHORT).await;

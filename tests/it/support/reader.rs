@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaResult;
 use rdkafka::message::{BorrowedMessage, Headers, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::time::Instant;
@@ -101,7 +102,8 @@ impl Reader {
             );
             tokio::task::block_in_place(|| {
                 if self.looked.is_none_or(|at| at.elapsed() > Duration::from_millis(500)) {
-                    self.find_partitions();
+                    // A broker may be away for a while on purpose.
+                    let _found = self.find_partitions();
                     self.looked = Some(Instant::now());
                 }
                 self.poll();
@@ -119,11 +121,18 @@ impl Reader {
     /// Reads all that is in the log now. Records of transactions are not counted with: a commit
     /// marker at the end of a partition would be waited for until the deadline.
     pub(crate) fn read_to_end(&mut self) -> &[Record] {
-        let ends = tokio::task::block_in_place(|| {
-            self.find_partitions();
-            self.ends()
-        });
         let begin = Instant::now();
+        // A broker that has only just come back may not know its partitions' ends yet.
+        let ends = loop {
+            match tokio::task::block_in_place(|| self.find_partitions().and_then(|()| self.ends()))
+            {
+                Ok(ends) => break ends,
+                Err(error) => {
+                    assert!(begin.elapsed() < SHORT, "no ends of {}*: {error}", self.prefix);
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            }
+        };
         while ends.iter().any(|(partition, end)| self.next[partition] < *end) {
             assert!(begin.elapsed() < SHORT, "waited {SHORT:?} for the end of {}*", self.prefix);
             tokio::task::block_in_place(|| self.poll());
@@ -155,9 +164,8 @@ impl Reader {
     }
 
     /// Adds partitions that have appeared since the last look.
-    fn find_partitions(&mut self) {
-        // A broker may be away for a while on purpose.
-        let Ok(metadata) = self.consumer.fetch_metadata(None, STEP) else { return };
+    fn find_partitions(&mut self) -> KafkaResult<()> {
+        let metadata = self.consumer.fetch_metadata(None, STEP)?;
         let before = self.next.len();
         for topic in metadata.topics().iter().filter(|t| t.name().starts_with(&self.prefix)) {
             for partition in topic.partitions() {
@@ -169,14 +177,15 @@ impl Reader {
             for ((topic, partition), next) in &self.next {
                 list.add_partition_offset(topic, *partition, Offset::Offset(*next)).unwrap();
             }
-            self.consumer.assign(&list).unwrap();
+            self.consumer.assign(&list)?;
         }
+        Ok(())
     }
 
-    fn ends(&self) -> Vec<((String, i32), i64)> {
+    fn ends(&self) -> KafkaResult<Vec<((String, i32), i64)>> {
         let end = |(topic, partition): &(String, i32)| {
-            let (_low, high) = self.consumer.fetch_watermarks(topic, *partition, STEP).unwrap();
-            ((topic.clone(), *partition), high)
+            let (_low, high) = self.consumer.fetch_watermarks(topic, *partition, STEP)?;
+            Ok(((topic.clone(), *partition), high))
         };
         self.next.keys().map(end).collect()
     }
