@@ -3,6 +3,7 @@
 
 mod broker;
 mod relay;
+mod login;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -118,7 +119,7 @@ fn first_occurrences(records: Vec<(String, Vec<u8>)>) -> BTreeMap<String, Vec<u6
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_named_topic_that_is_missing_stops_the_start_with_the_command() {
-    let broker = Broker::private(&["auto.create.topics.enable=false"]).await;
+    let broker = Broker::private().await;
     let missing = broker.name();
     let failure = Relay::try_start(&broker, &[&missing]).await.err().expect("must fail");
     assert_eq!(failure.class(), Class::Fixable);
@@ -128,7 +129,7 @@ async fn a_named_topic_that_is_missing_stops_the_start_with_the_command() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a14_a_missing_topic_blocks_itself_only_and_flows_once_it_exists() {
-    let broker = Broker::private(&["auto.create.topics.enable=false"]).await;
+    let broker = Broker::private().await;
     let (invoice, order) = (broker.name(), broker.create(1, &[]).await);
     let mut relay = Relay::start(&broker, &[]).await;
     for number in 0..10u8 {
@@ -146,7 +147,7 @@ async fn a14_a_missing_topic_blocks_itself_only_and_flows_once_it_exists() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a14_a_topic_that_may_not_be_written_flows_after_the_grant() {
-    let broker = Broker::private(&[]).await;
+    let broker = Broker::private().await;
     let (invoice, order) = (broker.create(1, &[]).await, broker.create(1, &[]).await);
     broker.grant("Describe", &invoice);
     broker.grant("Write", &order);
@@ -167,7 +168,7 @@ async fn a14_a_topic_that_may_not_be_written_flows_after_the_grant() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_password_stops_the_start() {
-    let broker = Broker::private(&[]).await;
+    let broker = Broker::private().await;
     let failure = Relay::with(&broker.login("wrong"), &[]).await.err().expect("must fail");
     assert_eq!(failure.class(), Class::Fixable);
     assert_eq!(failure.peer_code(), Some("_AUTHENTICATION"));
@@ -175,10 +176,10 @@ async fn a_refused_password_stops_the_start() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a04_too_few_replicas_are_named_and_nothing_is_lost() {
-    let broker = Broker::cluster(2, &[]).await;
+    let mut broker = Broker::pair().await;
     let topic = broker.create(1, &[("min.insync.replicas", "2")]).await;
     let mut relay = Relay::start(&broker, &[&topic]).await;
-    broker.stop_process(1);
+    broker.kill_process(1);
     relay.push((0..20u8).map(|number| event(&topic, "k", vec![number])));
     relay.run_until(|relay| relay.blocked(&topic).is_some()).await;
     assert_eq!(relay.blocked(&topic).as_deref(), Some("NOT_ENOUGH_REPLICAS"));
@@ -191,10 +192,10 @@ async fn a04_too_few_replicas_are_named_and_nothing_is_lost() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_that_is_away_is_told_and_waited_for() {
-    let broker = Broker::private(&[]).await;
+    let mut broker = Broker::private().await;
     let topic = broker.create(1, &[]).await;
     let mut relay = Relay::start(&broker, &[&topic]).await;
-    broker.stop_process(0);
+    broker.kill_process(0);
     relay.push((0..20u8).map(|number| event(&topic, "k", vec![number])));
     relay.run_until(Relay::any_blocked).await;
     broker.start_process(0).await;
@@ -206,7 +207,7 @@ async fn a_broker_that_is_away_is_told_and_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_deleted_under_way_is_told_and_flows_again() {
-    let broker = Broker::private(&["auto.create.topics.enable=false"]).await;
+    let broker = Broker::private().await;
     let topic = broker.create(1, &[]).await;
     let mut relay = Relay::start(&broker, &[&topic]).await;
     relay.push([event(&topic, "k", vec![0])]);

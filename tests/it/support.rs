@@ -29,7 +29,7 @@ pub(crate) use certificates::Certificates;
 pub(crate) use cluster::{Cluster, Sql};
 pub(crate) use database::Database;
 pub(crate) use private_alertmanager::{PASSWORD, PrivateAlertmanager, USER};
-pub(crate) use private_kafka::{KafkaOptions, PrivateKafka};
+pub(crate) use private_kafka::{KafkaListener, KafkaOptions, PrivateKafka};
 pub(crate) use private_postgres::PrivatePostgres;
 pub(crate) use private_rabbit::PrivateRabbit;
 pub(crate) use process::{Process, run as run_to_end};

@@ -97,6 +97,9 @@ impl ClientContext for Context {
             tracing::debug!(target: "rdkafka", facility, "{text}");
             return;
         }
+        if let Some(reason) = ended_unheard(facility, text) {
+            self.shared.client_error(Code::BrokerTransportFailure, reason);
+        }
         let Some(suppressed) = self.logs.admit(facility) else { return };
         match level {
             RDKafkaLogLevel::Emerg
@@ -130,6 +133,13 @@ fn is_expected(facility: &str, text: &str) -> bool {
         "GETPID" => text.contains("Coordinator load in progress"),
         _ => false,
     }
+}
+
+/// The text of a line which says that a broker ended a connection before it had answered anything, as
+/// one does whose port is for TLS. It is told nowhere else.
+fn ended_unheard<'a>(facility: &str, text: &'a str) -> Option<&'a str> {
+    let is_it = facility == "FAIL" && text.contains("in state APIVERSION_QUERY");
+    is_it.then(|| text.split_once("]: ").map_or(text, |(_thread, text)| text))
 }
 
 /// Lets one line of a kind through every ten seconds: librdkafka repeats itself without end.

@@ -168,6 +168,11 @@ impl Site {
             Code::AllBrokersDown => {
                 Failure::transient(format!("no broker of `{brokers}` can be reached"))
             }
+            // A broker that restarts ends connections in these states too.
+            Code::BrokerTransportFailure if speaks_otherwise(reason) => {
+                Failure::transient(format!("brokers `{brokers}` fail: {reason}"))
+                    .hint("if it goes on, check the port and `security.protocol`")
+            }
             _ => Failure::transient(format!("brokers `{brokers}` fail: {reason}")),
         }
         .code(name(code))
@@ -191,6 +196,13 @@ impl Site {
 /// with nothing but OpenSSL's text to tell them by.
 fn asks_for_certificate(reason: &str) -> bool {
     ["alert number 42", "alert number 116", "alert bad certificate", "certificate required"]
+        .iter()
+        .any(|text| reason.contains(text))
+}
+
+/// TLS on a listener without it, or nothing of it on one with it, ends before anything else is said.
+fn speaks_otherwise(reason: &str) -> bool {
+    ["listener?", "in state SSL_HANDSHAKE", "in state APIVERSION_QUERY"]
         .iter()
         .any(|text| reason.contains(text))
 }

@@ -130,8 +130,6 @@ fn common(config: &KafkaConfig, brokers: &str, client_id: &str) -> ClientConfig 
         .set("socket.keepalive.enable", "true")
         // After an outage events wait for this, not for the broker.
         .set("reconnect.backoff.max.ms", "2000")
-        // An idle connection that the broker closes is no news.
-        .set("log.connection.close", "false")
         .set("enable.metrics.push", "false")
         .set("metadata.recovery.strategy", "rebootstrap");
     for (name, value) in &config.properties {

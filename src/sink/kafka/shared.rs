@@ -193,13 +193,18 @@ impl Shared {
     /// The client noticed something about its connections.
     pub(super) fn client_error(&self, code: Code, reason: &str) {
         let failure = self.settings.site.client(code, reason);
-        // What an operator must mend is not hidden by "all brokers are down", which follows it.
-        let last = self.client_failure();
-        let keep = last.is_some_and(|last| last.class() == Class::Fixable);
-        if !keep || failure.class() == Class::Fixable {
-            *lock(&self.client_failure) = Some((Instant::now(), failure));
-        }
-        if matches!(code, Code::AllBrokersDown) {
+        let is_summary = matches!(code, Code::AllBrokersDown);
+        // What names a cause is not hidden by "all brokers are down", which follows it, and what an
+        // operator must mend not by anything that goes away by itself.
+        let told = match self.client_failure() {
+            Some(last) if is_summary => last,
+            Some(last) if last.class() == Class::Fixable && failure.class() != Class::Fixable => {
+                last
+            }
+            _ => failure,
+        };
+        *lock(&self.client_failure) = Some((Instant::now(), told));
+        if is_summary {
             self.is_disconnected();
         }
     }

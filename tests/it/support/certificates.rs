@@ -52,6 +52,13 @@ impl Certificates {
         self.path("server.pem")
     }
 
+    /// The server's key and certificate in one file, as a JVM wants them.
+    pub(crate) fn identity(&self) -> PathBuf {
+        let text = |path: PathBuf| fs::read_to_string(path).unwrap();
+        self.write("both.key", &(text(self.key()) + &text(self.certificate())));
+        self.path("both.key")
+    }
+
     /// The server's key; nobody but the server's account may read it, and root.
     pub(crate) fn key(&self) -> PathBuf {
         self.path("server.key")

@@ -129,7 +129,7 @@ impl Reader {
                 Ok(ends) => break ends,
                 Err(error) => {
                     assert!(begin.elapsed() < SHORT, "no ends of {}*: {error}", self.prefix);
-                    std::thread::sleep(Duration::from_millis(100));
+                    tokio::task::block_in_place(|| self.poll());
                 }
             }
         };

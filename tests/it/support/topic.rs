@@ -24,6 +24,11 @@ impl Topics {
         Self { brokers: brokers.to_owned(), prefix: format!("it.{hint}.{}.", &suffix[..8]) }
     }
 
+    /// The one topic of this name, whose word is empty.
+    pub(crate) fn named(brokers: &str, topic: &str) -> Self {
+        Self { brokers: brokers.to_owned(), prefix: topic.to_owned() }
+    }
+
     pub(crate) fn brokers(&self) -> &str {
         &self.brokers
     }
