@@ -3,6 +3,7 @@
 
 #[cfg(feature = "sabotage")]
 mod broken;
+mod leaders;
 mod rabbit;
 
 use crate::checker::{Workload, judge_topics, read_all};

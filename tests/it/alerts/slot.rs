@@ -260,6 +260,41 @@ async fn a_synchronous_walsender_is_told(server: Server) {
     watched.is_over("PgoutboxSynchronousWalsender").await;
 }
 
+/// A failover slot is not read past what the standbys have (17 on): with one of them gone, events
+/// wait for it, though relay and broker are well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_that_is_gone_is_told_as_what_holds_the_events() {
+    let postgres = PrivatePostgres::start(Server::Newest, &[]).await;
+    let database = Database::create_on(&postgres.cluster(), "standby").await;
+    database.create_outbox().await;
+    let watched = Watched::new().await;
+    let rule = json!({"above": "2s", "clear": "1s"});
+    let settings = settings(&watched, &database, &[("slot_lag_seconds", rule)]).await;
+    let mut relay = Relay::streaming(&settings).await;
+    let set = async |slots: &str| {
+        let sql = database.sql();
+        sql.run(&format!("ALTER SYSTEM SET synchronized_standby_slots = '{slots}'")).await;
+        sql.run("SELECT pg_reload_conf()").await;
+    };
+    set("gone").await;
+    let pid = database.walsender().await.unwrap().pid;
+    let waits = format!("SELECT wait_event FROM pg_stat_activity WHERE pid = {pid}");
+    wait_until("a walsender that waits", SHORT, async || {
+        // It waits where there is something to read.
+        database.sql().value("SELECT pg_logical_emit_message(true, 'it', '')").await;
+        let event = database.sql().value(&waits).await?;
+        (event == "WaitForStandbyConfirmation").then_some(())
+    })
+    .await;
+    database.insert("order", "1", 1).await;
+    let words = [&*format!("walsender {pid}"), "standby", "synchronized_standby_slots = ''"];
+    watched.fires("PgoutboxSlotLagSeconds", &words).await;
+    assert!(relay.printed().is_empty(), "{:?}", relay.printed());
+    set("").await;
+    relay.wait_printed(1, SHORT).await;
+    watched.is_over("PgoutboxSlotLagSeconds").await;
+}
+
 async fn database(server: Server) -> Database {
     let database = Database::create(server, "alerts").await;
     database.create_outbox().await;

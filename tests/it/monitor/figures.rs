@@ -11,6 +11,7 @@ on_both_servers!(
     a_role_without_pg_monitor_is_told_what_it_lacks,
     transactions_that_hold_the_slot_back_are_named,
     the_lag_counts_what_nobody_has_read,
+    what_decoding_costs_is_counted,
 );
 
 async fn start(server: Server, hint: &str, monitor: serde_json::Value) -> (Database, Settings) {
@@ -145,4 +146,33 @@ async fn the_lag_counts_what_nobody_has_read(server: Server) {
     let shown = scene.relay.metric("pgoutbox_slot_confirmed_lag_bytes", &[]).await;
     assert!(shown >= Some(MIB as f64), "{shown:?}");
     assert!(scene.relay.metric("pgoutbox_slot_lag_seconds", &[]).await >= Some(2.0));
+}
+
+/// The walsender has the role's settings; what is larger than its memory goes to the disk.
+async fn what_decoding_costs_is_counted(server: Server) {
+    let (database, settings) = start(server, "spills", json!({"interval": INTERVAL})).await;
+    let name = database.name();
+    database.sql().run(&format!("ALTER ROLE {name} SET logical_decoding_work_mem = '64kB'")).await;
+    let mut relay = Relay::streaming(&settings).await;
+    let insert = "INSERT INTO outbox (aggregate_type, aggregate_id, type, payload)
+                  SELECT 'order', i, 'happened', jsonb_build_object('p', repeat('x', 1000))
+                  FROM generate_series(1, 500) i";
+    database.sql().run(insert).await;
+    relay.wait_printed(500, SHORT).await;
+
+    let found = wait_report(&relay, "a transaction that was spilled", |report| {
+        report["slot"]["decoding"]["spilled_transactions"].as_u64() >= Some(1)
+    })
+    .await;
+    let decoding = &found["slot"]["decoding"];
+    let count = |figure: &str| decoding[figure].as_u64().unwrap();
+    assert!(count("spilled_bytes") >= 500_000, "{decoding}");
+    assert!(count("transactions") >= 1 && count("bytes") >= 500_000, "{decoding}");
+    // Protocol 1 knows of no streams.
+    assert_eq!((count("streamed_transactions"), count("streamed_bytes")), (0, 0), "{decoding}");
+    for (counter, least) in [("spilled_transactions", 1.0), ("spilled_bytes", 500_000.0)] {
+        let label = format!("counter=\"{counter}\"");
+        let shown = relay.metric("pgoutbox_slot_decoding", &[&label]).await;
+        assert!(shown >= Some(least), "{counter}: {shown:?}");
+    }
 }
