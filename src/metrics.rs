@@ -52,6 +52,10 @@ pub struct Metrics {
     pub slot_confirmed_lag_bytes: IntGauge,
     /// 1 for the state the relay is in, 0 for the others.
     pub state: IntGaugeVec,
+    /// 1 while the publication leaves out something that the relay needs.
+    pub publication_gap: Gauge,
+    /// How long the confirmed position has been the same although the WAL grew.
+    pub seconds_since_confirm: Gauge,
     /// 1 while this relay holds the slot.
     pub active: IntGauge,
     /// 1 while the replication connection stands.
@@ -159,6 +163,17 @@ impl Metrics {
             state: register(
                 r,
                 IntGaugeVec::new(Opts::new("state", "1 for the state in force"), &["state"])?,
+            )?,
+            publication_gap: register(
+                r,
+                Gauge::new("publication_gap", "1 while the publication leaves something out")?,
+            )?,
+            seconds_since_confirm: register(
+                r,
+                Gauge::new(
+                    "seconds_since_confirm",
+                    "Since when the confirmed position has stood still while the WAL grew",
+                )?,
             )?,
             active: gauge(r, "active", "1 while this relay holds the slot")?,
             source_connected: gauge(r, "source_connected", "1 while replication is connected")?,

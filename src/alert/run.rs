@@ -11,6 +11,7 @@ use tracing::{error, info, warn};
 
 use super::bulletin::Bulletin;
 use super::engine::{Change, Engine};
+use super::facts::{Facts, Reading};
 use super::moment::Moment;
 use super::notice::Alert;
 use super::observer::{Observer, Seen};
@@ -102,6 +103,7 @@ impl Watcher {
 
     fn look(&mut self, now: Moment) {
         let facts = self.observer.observe(&self.seen(), now);
+        self.show(&facts);
         let changes = self.engine.step(&facts, now);
         for change in &changes {
             tell(change);
@@ -124,6 +126,19 @@ impl Watcher {
             is_active: metrics.active.get() == 1,
             failures: metrics.failures(),
             relay,
+        }
+    }
+
+    /// What is worked out for the rules alone, and is a figure for others all the same.
+    fn show(&self, facts: &Facts) {
+        let metrics = &self.metrics;
+        for (metric, gauge) in [
+            (AlertMetric::PublicationGap, &metrics.publication_gap),
+            (AlertMetric::SecondsSinceConfirm, &metrics.seconds_since_confirm),
+        ] {
+            if let Reading::Known(value, _) = facts.get(metric) {
+                gauge.set(*value);
+            }
         }
     }
 

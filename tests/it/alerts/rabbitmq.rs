@@ -24,7 +24,7 @@ async fn backlog_lag_and_nothing_delivered_fire_and_are_over(version: RabbitVers
     let scene = Scene::new(&watched, Rabbit::create(version, "alerts"), version, &rules).await;
     let full = json!({"max-length": 0, "overflow": "reject-publish"});
     scene.rabbit.set_policy("full", "order", full);
-    let _relay = Relay::streaming(&scene.settings).await;
+    let relay = Relay::streaming(&scene.settings).await;
     for n in 0..20 {
         scene.database.insert("order", "a", n).await;
     }
@@ -47,6 +47,8 @@ async fn backlog_lag_and_nothing_delivered_fire_and_are_over(version: RabbitVers
         assert_eq!(alert["labels"]["team"], "shop", "{alert}");
         assert!(annotation(&alert, "runbook_url").ends_with(".md"), "{alert}");
     }
+    let stuck = relay.metric("pgoutbox_seconds_since_confirm", &[]).await;
+    assert!(stuck >= Some(2.0), "{stuck:?}");
     watched.fires("PgoutboxPublishErrors", &["of sink `tasks`: nack"]).await;
     let alert = watched.fires("PgoutboxBacklog", &["20 events"]).await;
     assert!(annotation(&alert, "description").contains("rule: window_events above 10 for 1s"));

@@ -57,14 +57,17 @@ async fn a_slot_that_nobody_reads_is_told(server: Server) {
 async fn a_publication_that_leaves_the_table_out_is_told(server: Server) {
     let (watched, database) = (Watched::new().await, database(server).await);
     let settings = settings(&watched, &database, &[("publication_gap", json!({}))]).await;
-    let _relay = Relay::streaming(&settings).await;
+    let relay = Relay::streaming(&settings).await;
     let alter = format!("ALTER PUBLICATION {}", database.name());
     database.sql().run(&format!("{alter} DROP TABLE outbox")).await;
 
     let alert = watched.fires("PgoutboxPublicationGap", &["public.outbox", database.name()]).await;
     assert!(annotation(&alert, "fix").contains("ADD TABLE"), "{alert}");
+    let gap = async || relay.metric("pgoutbox_publication_gap", &[]).await;
+    assert_eq!(gap().await, Some(1.0));
     database.sql().run(&format!("{alter} ADD TABLE outbox")).await;
     watched.is_over("PgoutboxPublicationGap").await;
+    assert_eq!(gap().await, Some(0.0));
 }
 
 async fn a_server_that_cannot_be_asked_is_told(server: Server) {

@@ -103,10 +103,6 @@ fn threshold(rule: &DefaultRule) -> String {
     let DefaultRule { threshold, .. } = rule;
     let sign = if rule.bound.name() == "above" { '>' } else { '<' };
     match rule.metric {
-        // The relay alone knows these.
-        AlertMetric::SecondsSinceConfirm | AlertMetric::PublicationGap => {
-            format!(r#"pgoutbox_alert_firing{{alert="{}"}} == 1"#, rule.name)
-        }
         AlertMetric::SecondsSinceDelivery => "increase(pgoutbox_events_delivered_total".to_owned(),
         AlertMetric::SlotWalStatus => {
             let worse =
