@@ -19,28 +19,17 @@ alertmanager_install() {
     install_once "Alertmanager $ALERTMANAGER_VERSION" "$ALERTMANAGER_HOME" alertmanager_download
 }
 
-# HOME gets the script `alertmanager`, the program, its templates and its C library.
+# HOME gets the script `alertmanager`, the program, its C library and its templates.
 alertmanager_download() (
-    local part=$DIST/.alertmanager.part deb here
+    local part=$DIST/.alertmanager.part here
     trap 'rm -rf "$part"' EXIT
-    rm -rf "$part"
-    mkdir -p "$part/debs" "$part/unpacked" "$part/home/lib"
-    debian_packages bookworm "$part" prometheus-alertmanager libc6
-    for deb in "$part"/debs/*.deb; do
-        dpkg-deb -x "$deb" "$part/unpacked"
-    done
-    cp -a "$part"/unpacked/{,usr/}lib/*-linux-gnu*/*.so* "$part/home/lib/" 2>/dev/null || true
-    mv "$part/unpacked/usr/bin/prometheus-alertmanager" "$part/home/alertmanager.elf"
+    debian_program bookworm "$part" prometheus-alertmanager /usr/bin/prometheus-alertmanager alertmanager
     mv "$part/unpacked$ALERTMANAGER_SHARE"/*.tmpl "$part/home/"
     # Debian's build has their place as a constant: one of the same length means the directory it runs in.
     here=.$(printf '%*s' $((${#ALERTMANAGER_SHARE} - 1)) '' | tr ' ' /)
     LC_ALL=C sed -i "s|$ALERTMANAGER_SHARE|$here|g" "$part/home/alertmanager.elf"
-    cat >"$part/home/alertmanager" <<'SCRIPT'
-#!/bin/sh
-home=${0%/*}
-cd "$home" && exec lib/ld-linux-*.so.* --library-path lib ./alertmanager.elf "$@"
-SCRIPT
-    chmod 755 "$part/home/alertmanager"
+    # shellcheck disable=SC2016 # for the script to expand
+    sed -i '2a cd "$home" || exit' "$part/home/alertmanager"
     "$part/home/alertmanager" --version
     chmod -R a+rX "$part/home"
     mv "$part/home" "$ALERTMANAGER_HOME"

@@ -29,6 +29,27 @@ CONF
     apt-get -q -c "$part/apt/apt.conf" download "$@"
 )
 
+# debian_program SUITE PART PACKAGE PROGRAM NAME: the program of a package becomes PART/home/NAME, a script that runs it
+# with a loader and a C library of its own, since the machine's may be too old. What else it needs is in PART/unpacked.
+debian_program() {
+    local suite=$1 part=$2 package=$3 program=$4 name=$5 deb
+    rm -rf "$part"
+    mkdir -p "$part/debs" "$part/unpacked" "$part/home/lib"
+    debian_packages "$suite" "$part" "$package" libc6
+    for deb in "$part"/debs/*.deb; do
+        dpkg-deb -x "$deb" "$part/unpacked"
+    done
+    cp -a "$part"/unpacked/lib/*-linux-gnu*/*.so* "$part/home/lib/"
+    mv "$part/unpacked$program" "$part/home/$name.elf"
+    cat >"$part/home/$name" <<SCRIPT
+#!/bin/sh
+home=\${0%/*}
+exec "\$home"/lib/ld-linux-*.so.* --library-path "\$home/lib" "\$home/$name.elf" "\$@"
+SCRIPT
+    chmod 755 "$part/home/$name"
+    chmod -R a+rX "$part/home"
+}
+
 # The mirror that the machine itself uses: it has every release. Its lists need not have been fetched yet.
 debian_mirror() {
     local mirrors
