@@ -63,7 +63,7 @@ pub(super) fn alertmanager(
     serde_json::to_vec(&postable.collect::<Vec<_>>())
 }
 
-/// The webhook's document: README.md, "Alerts", is its description.
+/// The webhook's document: docs/alerts.md is its description.
 pub(super) fn webhook(
     alerts: &[&Alert],
     relay: &str,

@@ -227,13 +227,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_readme_has_every_default_rule_as_it_is() {
+    fn the_documentation_has_every_default_rule_as_it_is() {
         let text = "source: {postgres: {url: postgres://localhost/shop}}";
         let config = Config::parse(text, None, &|_| None).unwrap();
-        let readme = include_str!("../../README.md");
+        let page = include_str!("../../docs/alerts.md");
         for AlertStatus { name, metric, rule, severity, .. } in Alerts::rules(&config) {
             let line = format!("| `{name}` | `{metric}` | {rule} | {severity} |");
-            assert!(readme.contains(&line), "README.md lacks: {line}");
+            assert!(page.contains(&line), "docs/alerts.md lacks: {line}");
         }
     }
 }
