@@ -196,14 +196,12 @@ impl Shared {
         let is_summary = matches!(code, Code::AllBrokersDown);
         // What names a cause is not hidden by "all brokers are down", which follows it, and what an
         // operator must mend not by anything that goes away by itself.
-        let told = match self.client_failure() {
-            Some(last) if is_summary => last,
-            Some(last) if last.class() == Class::Fixable && failure.class() != Class::Fixable => {
-                last
-            }
-            _ => failure,
+        let is_minor = |last: &Failure| {
+            is_summary || (last.class() == Class::Fixable && failure.class() != Class::Fixable)
         };
-        *lock(&self.client_failure) = Some((Instant::now(), told));
+        if !self.client_failure().is_some_and(|last| is_minor(&last)) {
+            *lock(&self.client_failure) = Some((Instant::now(), failure));
+        }
         if is_summary {
             self.is_disconnected();
         }
