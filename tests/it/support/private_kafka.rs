@@ -17,7 +17,7 @@ use super::services::{java, kafka_class_path};
 use super::{SHORT, Topics, wait_until};
 
 /// A JVM takes its time, on a machine that has other work most of all.
-const START: Duration = Duration::from_secs(90);
+const START: Duration = Duration::from_secs(180);
 
 /// Any 16 bytes in Kafka's base64.
 const CLUSTER_ID: &str = "cGdvdXRib3gtdGVzdHMtMQ";

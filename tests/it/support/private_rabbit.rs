@@ -15,7 +15,7 @@ use super::services::{RabbitVersion, rabbit_port_mapper};
 use super::{Certificates, wait_until};
 
 /// A few seconds on an idle machine.
-const START: Duration = Duration::from_secs(90);
+const START: Duration = Duration::from_secs(180);
 
 /// An orderly stop, which takes RabbitMQ 3.10 six seconds at least.
 const STOP: Duration = Duration::from_secs(60);
