@@ -30,6 +30,7 @@ mod support {
     mod database;
     mod http;
     mod management;
+    mod port;
     mod private_kafka;
     mod private_postgres;
     mod private_rabbit;

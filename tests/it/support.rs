@@ -4,6 +4,7 @@
 mod wait;
 mod services;
 mod process;
+mod port;
 mod cluster;
 mod database;
 mod private_postgres;

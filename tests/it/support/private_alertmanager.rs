@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::private_postgres::free_port;
+use super::port::free_port;
 use super::process::{Process, give_away, server_command, server_directory};
 use super::services::alertmanager;
 use super::{Certificates, http, wait_until};

@@ -11,7 +11,7 @@ use rdkafka::metadata::{Metadata, MetadataTopic};
 use tempfile::TempDir;
 
 use super::certificates::Certificates;
-use super::private_postgres::free_port;
+use super::port::free_port;
 use super::process::{Process, run, server_command, server_directory};
 use super::services::{java, kafka_class_path};
 use super::{SHORT, Topics, wait_until};

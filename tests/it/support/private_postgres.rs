@@ -1,7 +1,6 @@
 //! A PostgreSQL server of a test's own: one that may be configured, stopped, killed and replaced.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::port::free_port;
 use super::process::{Process, give_away, run, server_command, server_directory};
 use super::{Cluster, SHORT, Server, wait_until};
 
@@ -186,9 +186,4 @@ fn init(dir: &Path, server: Server) {
         .arg(dir.join("data"))
         .arg(format!("--pwfile={}", password.display()))
         .args(["-U", "postgres", "-A", "scram-sha-256", "--no-locale", "-E", "UTF8", "--no-sync"]));
-}
-
-/// A port that nobody listened on a moment ago.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

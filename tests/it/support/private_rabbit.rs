@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::management::Management;
-use super::private_postgres::free_port;
+use super::port::free_port;
 use super::process::{Process, give_away, server_command, server_directory};
 use super::rabbit_node::RabbitNode;
 use super::services::{RabbitVersion, rabbit_port_mapper};

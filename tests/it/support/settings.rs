@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::private_postgres::free_port;
+use super::port::free_port;
 use super::{Database, EXCHANGE, Rabbit, Topics};
 
 /// One configuration.
