@@ -15,6 +15,9 @@ use crate::sink::DeliveryId;
 /// More halted events than this are counted but not listed.
 const LISTED: usize = 100;
 
+/// Of more halted events than these the state gives the number alone.
+const NAMED: usize = 3;
+
 /// The verdict on one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -28,11 +31,12 @@ pub(super) enum Verdict {
 #[derive(Debug)]
 pub(super) struct Poison {
     skip: HashSet<String>,
-    halted: BTreeMap<u64, HaltedEvent>,
+    /// By the number of their delivery, so the oldest first, each with its way out.
+    halted: BTreeMap<u64, (HaltedEvent, String)>,
+    /// How many there are, those beyond [`LISTED`] included.
+    count: usize,
     /// Ordering keys of halted events that have no destination to wait for.
     barred: HashSet<u64, FixedState>,
-    /// What is said about the first.
-    state: Option<State>,
 }
 
 impl Poison {
@@ -40,16 +44,16 @@ impl Poison {
         Self {
             skip: skip.into_iter().collect(),
             halted: BTreeMap::new(),
+            count: 0,
             barred: HashSet::default(),
-            state: None,
         }
     }
 
     /// Nothing is halted any more: the events will be read again.
     pub(super) fn begin_session(&mut self) {
         self.halted.clear();
+        self.count = 0;
         self.barred.clear();
-        self.state = None;
     }
 
     /// Decides about the event with this id, and says so in the log.
@@ -65,20 +69,16 @@ impl Poison {
 
     /// The event of this delivery halts the relay.
     pub(super) fn halt(&mut self, delivery: DeliveryId, id: &str, target: &str, reason: &Failure) {
-        let text = reason.to_string();
-        if self.state.is_none() {
-            let hint = Some(way_out(id, reason));
-            let target = match target {
-                "" => String::new(),
-                target => format!(" to `{target}`"),
-            };
-            let reason = format!("event `{id}` cannot be delivered{target}: {text}");
-            self.state = Some(State::Halted { reason, hint });
-        }
-        if self.halted.len() < LISTED {
-            let event =
-                HaltedEvent { id: id.to_owned(), destination: target.to_owned(), reason: text };
-            self.halted.insert(delivery.0, event);
+        self.count += 1;
+        let event = HaltedEvent {
+            id: id.to_owned(),
+            destination: target.to_owned(),
+            reason: reason.to_string(),
+        };
+        self.halted.insert(delivery.0, (event, way_out(id, reason)));
+        if self.halted.len() > LISTED {
+            // An older one may be found later: what another sink refuses.
+            self.halted.pop_last();
         }
     }
 
@@ -95,15 +95,33 @@ impl Poison {
 
     /// Whether an event halts the relay.
     pub(super) fn halts(&self) -> bool {
-        self.state.is_some()
+        self.count > 0
     }
 
+    /// Names the oldest, since it is what holds the position, and a few more.
     pub(super) fn state(&self) -> Option<State> {
-        self.state.clone()
+        let named: Vec<_> = self.halted.values().take(NAMED).collect();
+        if named.is_empty() {
+            return None;
+        }
+        let mut reason: Vec<String> = named.iter().map(|(event, _)| sentence(event)).collect();
+        if let Some(more) = self.count.checked_sub(named.len()).filter(|more| *more > 0) {
+            reason.push(format!("{more} more (`/status` has them)"));
+        }
+        let hint: Vec<&str> = named.iter().map(|(_, hint)| hint.as_str()).collect();
+        Some(State::Halted { reason: reason.join("; "), hint: Some(hint.join("; ")) })
     }
 
     pub(super) fn halted_events(&self) -> Vec<HaltedEvent> {
-        self.halted.values().cloned().collect()
+        self.halted.values().map(|(event, _)| event.clone()).collect()
+    }
+}
+
+fn sentence(event: &HaltedEvent) -> String {
+    let HaltedEvent { id, destination, reason } = event;
+    match destination.as_str() {
+        "" => format!("event `{id}` cannot be delivered: {reason}"),
+        destination => format!("event `{id}` cannot be delivered to `{destination}`: {reason}"),
     }
 }
 
@@ -129,6 +147,21 @@ fn shell_word(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_oldest_event_is_named_first_and_many_are_counted() {
+        let mut poison = Poison::new([]);
+        assert_eq!(poison.state(), None);
+        for number in (0..5).rev() {
+            let reason = Failure::transient("too large");
+            poison.halt(DeliveryId(number), &format!("e-{number}"), "orders", &reason);
+        }
+        let Some(State::Halted { reason, hint }) = poison.state() else { panic!() };
+        insta::assert_snapshot!(reason, @"event `e-0` cannot be delivered to `orders`: too large; event `e-1` cannot be delivered to `orders`: too large; event `e-2` cannot be delivered to `orders`: too large; 2 more (`/status` has them)");
+        assert!(hint.unwrap().starts_with("skip the event: `pgoutbox run --skip e-0`; skip"));
+        poison.begin_session();
+        assert!(!poison.halts() && poison.state().is_none());
+    }
 
     #[test]
     fn a_way_out_can_be_typed_whatever_the_id() {
