@@ -11,37 +11,57 @@ const NAMED: usize = 5;
 /// A walsender that waits for this wants a standby that `synchronized_standby_slots` names.
 const STANDBY_WAIT: &str = "WaitForStandbyConfirmation";
 
-/// Everything that is known to hold the slot, the weightiest first, put into `finding`.
+/// Something that is known to be behind a figure, and what to type about it.
+type Cause = (String, Option<String>);
+
+/// Why the relay does not go on, put into `finding`.
+pub(super) fn explain_relay(finding: Finding, relay: &RelayStatus) -> Finding {
+    with_causes(finding, of_state(relay))
+}
+
+/// Why the confirmed position does not move on, the weightiest first, put into `finding`.
 pub(super) fn explain(finding: Finding, relay: &RelayStatus, slot: &SlotReport) -> Finding {
-    let mut causes: Vec<(String, Option<String>)> = Vec::new();
+    with_causes(finding, of_position(relay, slot))
+}
+
+/// Why the server keeps WAL for the slot: the same, and the oldest transaction that is open, past
+/// which the WAL is kept even where everything is confirmed.
+pub(super) fn explain_wal(finding: Finding, relay: &RelayStatus, slot: &SlotReport) -> Finding {
+    let mut causes = of_position(relay, slot);
+    causes.extend(slot.holding.first().map(holding));
+    with_causes(finding, causes)
+}
+
+/// What is to be done about the weightiest alone: what is behind it may be innocent.
+fn with_causes(finding: Finding, causes: Vec<Cause>) -> Finding {
+    let fix = finding.fix.clone().or_else(|| causes.first().and_then(|(_, fix)| fix.clone()));
+    let texts: Vec<String> = causes.into_iter().map(|(text, _)| text).collect();
+    finding.cause(texts.join("; ")).fix(fix)
+}
+
+fn of_position(relay: &RelayStatus, slot: &SlotReport) -> Vec<Cause> {
+    let mut causes = of_state(relay);
+    causes.extend(standby(slot));
+    causes.extend(relay.blocked_by.as_ref().map(|event| (holds(event), None)));
+    causes
+}
+
+fn of_state(relay: &RelayStatus) -> Vec<Cause> {
     match &relay.state {
         State::Halted { reason, hint } => {
-            causes.push((format!("the relay is halted: {reason}"), hint.clone()));
+            vec![(format!("the relay is halted: {reason}"), hint.clone())]
         }
-        State::Blocked { reason } => causes.push((reason.clone(), None)),
+        State::Blocked { reason } => vec![(reason.clone(), None)],
         State::Standby { holder } => {
-            causes.push((format!("{holder} has the slot, and this relay stands by"), None));
+            vec![(format!("{holder} has the slot, and this relay stands by"), None)]
         }
-        State::Starting { reason } => {
-            causes.push((format!("the relay is starting: {reason}"), None));
+        State::Starting { reason } => vec![(format!("the relay is starting: {reason}"), None)],
+        State::Streaming => {
+            let away = relay.sinks.iter().filter(|sink| !sink.connected);
+            away.map(|sink| (unreachable(sink), None)).collect()
         }
-        State::Streaming | State::Stopping { .. } => {}
+        State::Stopping { .. } => Vec::new(),
     }
-    if matches!(relay.state, State::Streaming) {
-        causes.extend(
-            relay.sinks.iter().filter(|sink| !sink.connected).map(|sink| (unreachable(sink), None)),
-        );
-    }
-    causes.extend(standby(slot));
-    causes.extend(slot.holding.first().map(holding));
-    if slot.slot.as_ref().is_some_and(|slot| !slot.active) {
-        causes.push(("nobody reads the slot".to_owned(), None));
-    }
-    causes.extend(relay.blocked_by.as_ref().map(|event| (holds(event), None)));
-    let fix = causes.iter().find_map(|(_, fix)| fix.clone());
-    let texts: Vec<String> = causes.into_iter().map(|(text, _)| text).collect();
-    let fix = finding.fix.clone().or(fix);
-    finding.cause(texts.join("; ")).fix(fix)
 }
 
 /// The event that nothing is confirmed past.
@@ -169,7 +189,8 @@ mod tests {
             ..Default::default()
         };
         let slot = SlotReport { walsender: Some(walsender), ..SlotReport::default() };
-        let finding = explain(Finding::new("lag"), &RelayStatus::default(), &slot);
+        let relay = RelayStatus { state: State::Streaming, ..RelayStatus::default() };
+        let finding = explain(Finding::new("lag"), &relay, &slot);
         assert!(finding.cause.contains(STANDBY_WAIT), "{finding:?}");
         assert!(finding.fix.unwrap().contains("synchronized_standby_slots"));
     }

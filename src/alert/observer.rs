@@ -6,7 +6,7 @@
 mod failures;
 mod slot;
 
-use super::cause::{blocked, explain, unreachable};
+use super::cause::{blocked, explain, explain_relay, unreachable};
 use super::facts::{Facts, Finding};
 use super::moment::Moment;
 use crate::config::AlertMetric as M;
@@ -110,12 +110,12 @@ fn window(facts: &mut Facts, seen: &Seen, now: Moment) {
 }
 
 fn state(facts: &mut Facts, seen: &Seen) {
-    let Seen { relay, slot, is_active, .. } = seen;
+    let Seen { relay, is_active, .. } = seen;
     let is_run = *is_active || matches!(relay.state, State::Standby { .. });
     let name = slot_name(relay);
     let mut finding = Finding::new(format!("no relay reads {name}"));
     if !is_run {
-        finding = explain(finding, relay, slot);
+        finding = explain_relay(finding, relay);
     }
     facts.flag(M::RelayActive, is_run, finding);
 
@@ -157,20 +157,23 @@ fn sinks(facts: &mut Facts, seen: &Seen) {
         seen.relay.sinks.iter().partition(|sink| sink.connected);
     let stuck: Vec<&SinkStatus> = on.into_iter().filter(|sink| !sink.blocked.is_empty()).collect();
     facts.known(M::SinksDisconnected, Some(number(off.len() as u64)), |_| {
-        Finding::new(format!("no broker: {}", listed(&off))).cause(join(&off, unreachable))
+        let text = match off.len() {
+            1 => "a sink has no connection to its broker".to_owned(),
+            count => format!("{count} sinks have no connection to their brokers"),
+        };
+        Finding::new(text).cause(join(&off, unreachable))
     });
     facts.known(M::SinksBlocked, Some(number(stuck.len() as u64)), |_| {
         let hint = match &seen.relay.state {
             State::Halted { hint, .. } => hint.clone(),
             _ => None,
         };
-        let text = format!("does not move: {}", listed(&stuck));
+        let text = match stuck.len() {
+            1 => "a sink does not take everything".to_owned(),
+            count => format!("{count} sinks do not take everything"),
+        };
         Finding::new(text).cause(join(&stuck, blocked)).fix(hint)
     });
-}
-
-fn listed(sinks: &[&SinkStatus]) -> String {
-    join(sinks, |sink| format!("sink `{}`", sink.name))
 }
 
 fn join(sinks: &[&SinkStatus], text: impl Fn(&SinkStatus) -> String) -> String {

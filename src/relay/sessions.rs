@@ -51,6 +51,8 @@ pub(super) struct Sessions {
     /// Where this process knows everything to be settled, and on which server.
     pub(super) resume: Option<(Identity, Position)>,
     pub(super) has_streamed: bool,
+    /// Who was last seen to hold the slot.
+    pub(super) held_by: Option<String>,
 }
 
 /// A source that streams, with all that a session needs.
@@ -85,6 +87,7 @@ impl Sessions {
             let pauses = match started {
                 Ok(started) => {
                     self.has_streamed = true;
+                    self.held_by = None;
                     let identity = started.source.identity.clone();
                     let Started { source, guard, confirmed } = started;
                     let session = Session::new(&mut self.relay, source, guard, confirmed);
@@ -192,7 +195,7 @@ impl Sessions {
 
     /// Somebody else holds the slot: ready where it is another relay of this name, which would be
     /// followed at once.
-    fn stand_by(&self, holder: Option<Holder>) -> Pauses {
+    fn stand_by(&mut self, holder: Option<Holder>) -> Pauses {
         let slot = self.config.source.slot.as_deref().unwrap_or_default();
         let text = holder.as_ref().map_or_else(
             || "somebody who has just let go".to_owned(),
@@ -202,14 +205,23 @@ impl Sessions {
             },
         );
         let ours = format!("pgoutbox:{}", self.config.name);
+        let pid = holder.as_ref().map(|holder| holder.pid);
         let is_relay = holder.is_some_and(|holder| holder.application_name == Some(ours));
-        let pid = text.as_str();
-        warn!(slot, holder = pid, sqlstate = SLOT_ACTIVE, "the slot is held; waiting for it");
-        self.relay.publisher.state(if is_relay {
-            State::Standby { holder: text }
-        } else {
-            State::Blocked { reason: format!("slot `{slot}` is held by {text}") }
+        if self.held_by.as_ref() != Some(&text) {
+            let pid = text.as_str();
+            warn!(slot, holder = pid, sqlstate = SLOT_ACTIVE, "the slot is held; waiting for it");
+        }
+        self.relay.publisher.state(match (pid, is_relay) {
+            (_, true) => State::Standby { holder: text.clone() },
+            (None, _) => State::Blocked { reason: format!("slot `{slot}` is held by {text}") },
+            (Some(pid), _) => State::Blocked {
+                reason: format!(
+                    "slot `{slot}` is held by {text}, no relay of this name: wait for its end, or \
+                     end it: `SELECT pg_terminate_backend({pid})`"
+                ),
+            },
         });
+        self.held_by = Some(text);
         STANDBY
     }
 

@@ -16,7 +16,7 @@ use super::rate::Rate;
 use super::session::Relay;
 use super::sessions::{Sessions, checked};
 use super::sinks;
-use super::state::{RelayStatus, State};
+use super::state::{BlockedDestination, RelayStatus, SinkStatus, State};
 use super::stop::Stop;
 use crate::config::{Config, OnHalt};
 use crate::failure::{Class, Failure};
@@ -128,8 +128,15 @@ impl Supervisor {
             setback: None,
         };
         let has_streamed = options.is_reload;
-        let mut sessions =
-            Sessions { config, settings, relay, liveness, resume: None, has_streamed };
+        let mut sessions = Sessions {
+            config,
+            settings,
+            relay,
+            liveness,
+            resume: None,
+            has_streamed,
+            held_by: None,
+        };
         let outcome = sessions.run(stop).await;
         for outgoing in sessions.relay.outgoing {
             // What matters has been waited for; this only closes the connections.
@@ -169,18 +176,35 @@ impl Supervisor {
     }
 
     async fn try_start_sinks(&self, bell: &Arc<Notify>) -> Result<Vec<Outgoing>, Failure> {
-        let report = checked(&self.config, &self.settings).await?;
+        let report = checked(&self.config, &self.settings).await;
+        // Of the brokers nothing is known then.
+        let report =
+            report.inspect_err(|_| self.publisher.update(|status| status.sinks.clear()))?;
         report.warnings().for_each(warn_of);
         let mut outgoing = Vec::new();
         for (index, (name, _)) in self.config.sinks.iter().enumerate() {
             let mailbox = outgoing::mailbox(bell);
             let metrics = self.metrics.sink(name).cloned();
             let metrics = metrics.ok_or_else(|| Failure::configuration("a sink has no metrics"))?;
-            let sink = sinks::start(&self.config, index, &mailbox, &metrics).await?;
+            let sink = sinks::start(&self.config, index, &mailbox, &metrics).await;
+            let sink = sink.inspect_err(|failure| self.is_away(name, failure))?;
             let rate = self.config.max_rate.map(|rate| Rate::new(rate, Instant::now()));
             outgoing.push(Outgoing::new(name.clone(), sink, mailbox, metrics, rate));
         }
         Ok(outgoing)
+    }
+
+    /// Shows a sink that does not start: the relay's state tells the reason as well, but not that it
+    /// is a broker's.
+    fn is_away(&self, sink: &str, failure: &Failure) {
+        let blocked = BlockedDestination { destination: None, reason: failure.to_string() };
+        let sink = SinkStatus {
+            name: sink.to_owned(),
+            connected: false,
+            blocked: vec![blocked],
+            delivered: 0,
+        };
+        self.publisher.update(|status| status.sinks = vec![sink]);
     }
 }
 

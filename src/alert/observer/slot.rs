@@ -1,6 +1,6 @@
 //! What the slot's monitor sees.
 
-use super::super::cause::{explain, holding, others, quoted};
+use super::super::cause::{explain, explain_relay, explain_wal, holding, others};
 use super::super::facts::{Facts, Finding, Reading};
 use super::{Seen, number, slot_name};
 use crate::config::{AlertMetric as M, WAL_STATUSES};
@@ -63,7 +63,7 @@ fn server(facts: &mut Facts, relay: &RelayStatus, report: &SlotReport) {
     };
     let exhaustion = |shown: &str| {
         let text = format!("{name} may be lost in {shown}: `safe_wal_size` is then used up");
-        explain(Finding::new(text).fix(more_room()), relay, report)
+        explain_wal(Finding::new(text).fix(more_room()), relay, report)
     };
     facts.set(
         M::SlotSecondsToExhaustion,
@@ -73,7 +73,7 @@ fn server(facts: &mut Facts, relay: &RelayStatus, report: &SlotReport) {
         let fix = "make the volume larger, or end what holds the slot back; a slot that is given up: \
                    SELECT pg_drop_replication_slot(…)";
         let text = format!("the server's WAL fills its volume in {shown}");
-        explain(Finding::new(text).fix(Some(fix.to_owned())), relay, report)
+        explain_wal(Finding::new(text).fix(Some(fix.to_owned())), relay, report)
     };
     facts.set(
         M::SlotSecondsToFullDisk,
@@ -109,7 +109,7 @@ fn synchronous(facts: &mut Facts, report: &SlotReport) {
 
 fn figures(facts: &mut Facts, slot: &SlotFigures, relay: &RelayStatus, report: &SlotReport) {
     let name = format!("slot `{}`", slot.name);
-    let explained = |finding: Finding| explain(finding, relay, report);
+    let explained = |finding: Finding| explain_wal(finding, relay, report);
     facts.known(M::SlotRetainedWalBytes, slot.retained_wal_bytes.map(number), |shown| {
         explained(Finding::new(format!("the server keeps {shown} of WAL for {name}")))
     });
@@ -134,14 +134,19 @@ fn figures(facts: &mut Facts, slot: &SlotFigures, relay: &RelayStatus, report: &
         None => facts.set(M::SlotSafeWalBytes, Reading::Fine),
     }
     wal_status(facts, slot, &explained);
-    let drop = format!("SELECT pg_drop_replication_slot('{}')", quoted(&slot.name));
-    let fix = format!("start its relay, or give the slot up with its events: {drop}");
-    let finding = Finding::new(format!("nobody reads {name}")).fix(Some(fix));
-    let finding = match &slot.inactive_since {
-        Some(since) => finding.cause(format!("inactive since {since}")),
-        None => finding,
-    };
-    facts.flag(M::SlotActive, slot.active, finding);
+    facts.known(M::SlotActive, Some(f64::from(u8::from(slot.active))), |_| {
+        let finding = explain_relay(Finding::new(format!("nobody reads {name}")), relay);
+        match &slot.inactive_since {
+            Some(since) if finding.cause.is_empty() => {
+                finding.cause(format!("inactive since {since}"))
+            }
+            Some(since) => {
+                let cause = format!("inactive since {since}; {}", finding.cause);
+                finding.cause(cause)
+            }
+            None => finding,
+        }
+    });
 }
 
 fn wal_status(facts: &mut Facts, slot: &SlotFigures, explained: &dyn Fn(Finding) -> Finding) {

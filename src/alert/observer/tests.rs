@@ -190,21 +190,46 @@ fn a_slot_that_somebody_else_has_is_no_relay() {
     check(&observe(&standby), M::RelayActive, 1.0);
 }
 
-#[test]
-fn who_holds_the_slot_back_is_the_cause_of_its_lag() {
+fn open_transaction() -> SlotReport {
     let holder = HoldingTransaction {
         pid: Some(4711),
         database: Some("shop".to_owned()),
         age_seconds: 720.0,
         ..HoldingTransaction::default()
     };
+    let figures = SlotFigures {
+        name: "orders".to_owned(),
+        retained_wal_bytes: Some(3 << 30),
+        ..SlotFigures::default()
+    };
     let wal_position = Lsn::new(1000 + (3 << 30));
-    let slot = SlotReport { holding: vec![holder], wal_position, ..report() };
-    let (value, finding) = known(&observe(&seen(relay(), slot)), M::SlotConfirmedLagBytes);
+    SlotReport { holding: vec![holder], slot: Some(figures), wal_position, ..report() }
+}
+
+#[test]
+fn an_open_transaction_is_why_wal_is_kept() {
+    let facts = observe(&seen(relay(), open_transaction()));
+    let (value, finding) = known(&facts, M::SlotRetainedWalBytes);
     assert!((value - 3.0 * 1_073_741_824.0).abs() < 1.0);
-    assert_eq!(finding.headline, "slot `orders` is 3GiB of WAL behind the server");
+    assert_eq!(finding.headline, "the server keeps 3GiB of WAL for slot `orders`");
     assert!(finding.cause.contains("pid 4711 in database `shop`, 12m old"), "{finding:?}");
     assert_eq!(finding.fix.as_deref(), Some("SELECT pg_terminate_backend(4711)"));
+}
+
+#[test]
+fn an_open_transaction_is_not_to_be_ended_for_what_it_does_not_hold() {
+    let state = State::Starting { reason: "no broker of `b:1` can be reached".to_owned() };
+    let starting = RelayStatus { state, ..relay() };
+    let away = Seen { is_active: false, ..seen(starting, open_transaction()) };
+    let facts = observe(&away);
+    for metric in [M::RelayActive, M::SlotActive, M::SlotConfirmedLagBytes] {
+        let (_, finding) = known(&facts, metric);
+        assert!(finding.cause.contains("no broker of `b:1`"), "{metric:?}: {finding:?}");
+        assert_eq!(finding.fix, None, "{metric:?}");
+    }
+    // Even where it holds something, what weighs more comes first.
+    let (_, finding) = known(&facts, M::SlotRetainedWalBytes);
+    assert!(finding.cause.contains("4711") && finding.fix.is_none(), "{finding:?}");
 }
 
 #[test]

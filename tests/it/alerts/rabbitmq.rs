@@ -72,7 +72,7 @@ async fn a24_a_broker_that_blocks_or_is_gone_is_named() {
     let rules = [("sinks_blocked", json!({})), ("sinks_disconnected", json!({}))];
     let rabbit = Rabbit::create_on(broker.node(), "alerts");
     let scene = Scene::new(&watched, rabbit, version, &rules).await;
-    let _relay = Relay::streaming(&scene.settings).await;
+    let mut relay = Relay::streaming(&scene.settings).await;
 
     tokio::task::block_in_place(|| broker.node().set_memory_alarm(true));
     scene.database.insert("order", "a", 1).await;
@@ -83,6 +83,11 @@ async fn a24_a_broker_that_blocks_or_is_gone_is_named() {
     broker.kill();
     let alert = watched.fires("PgoutboxBrokerUnreachable", &["sink `tasks`"]).await;
     assert_eq!(alert["labels"]["severity"], "critical");
+    // Nobody says it again, so that it ends; a relay that has never had a connection says so too.
+    relay.kill();
+    watched.is_over("PgoutboxBrokerUnreachable").await;
+    let _relay = Relay::start(&scene.settings);
+    watched.fires("PgoutboxBrokerUnreachable", &["sink `tasks`: ", "refused"]).await;
     broker.start_again().await;
     watched.is_over("PgoutboxBrokerUnreachable").await;
 }
