@@ -39,6 +39,9 @@ use look::Looker;
 use notices::Notices;
 use watcher::Watcher;
 
+/// Between a look and one that a change of the relay's state asks for.
+const SETTLED: Duration = Duration::from_millis(300);
+
 /// A look that takes longer has lost its connection.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Before the next connection.
@@ -123,6 +126,15 @@ impl Job {
     }
 }
 
+/// Waits for another state of the relay than `state`, though not for a moment only: what was seen in
+/// the old one, a slot without a reader, say, would contradict it until the next look.
+async fn changed(relay: &mut watch::Receiver<RelayStatus>, state: &str) {
+    sleep(SETTLED).await;
+    if relay.wait_for(|status| status.state.name() != state).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Why a connection was left.
 enum Left {
     Failed(Failure),
@@ -189,11 +201,14 @@ impl Monitor {
         failures: &mut u32,
     ) -> Left {
         let renew_at = Instant::now() + job.renew_after;
+        let mut relay = job.relay.clone();
         let mut ticks = interval(job.config.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            let state = relay.borrow().state.name();
             tokio::select! {
                 _ = ticks.tick() => {}
+                () = changed(&mut relay, state) => ticks.reset(),
                 () = sleep_until(renew_at) => return Left::Old,
             }
             match timeout(PATIENCE, self.look(job, looker)).await {

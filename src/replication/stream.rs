@@ -96,9 +96,10 @@ impl Stream {
             max_message.saturating_add(FRAME_HEADER + super::protocol::XLOG_DATA_HEADER);
         Ok(Self {
             transport,
-            chunk,
             filled,
-            share: Share::default(),
+            // Where others hold the whole window at this moment, the first chunk is beyond it.
+            share: window.try_take(chunk.len()).unwrap_or_default(),
+            chunk,
             window,
             max_frame,
             skim: None,

@@ -12,6 +12,7 @@ on_both_servers!(
     transactions_that_hold_the_slot_back_are_named,
     the_lag_counts_what_nobody_has_read,
     what_decoding_costs_is_counted,
+    a_relay_that_begins_to_stream_is_seen_at_once,
 );
 
 async fn start(server: Server, hint: &str, monitor: serde_json::Value) -> (Database, Settings) {
@@ -175,4 +176,14 @@ async fn what_decoding_costs_is_counted(server: Server) {
         let shown = relay.metric("pgoutbox_slot_decoding", &[&label]).await;
         assert!(shown >= Some(least), "{counter}: {shown:?}");
     }
+}
+
+/// The looks are far apart, and the first one comes before there is a walsender.
+async fn a_relay_that_begins_to_stream_is_seen_at_once(server: Server) {
+    let (database, settings) = start(server, "begins", json!({"interval": "10m"})).await;
+    let relay = Relay::streaming(&settings).await;
+    let found =
+        wait_report(&relay, "a slot that is read", |it| it["slot"]["active"] == json!(true)).await;
+    let pid = database.walsender().await.unwrap().pid;
+    assert_eq!(found["slot"]["active_pid"], json!(pid));
 }
