@@ -5,6 +5,10 @@ use super::outgoing::Outgoing;
 use super::state::{HaltedEvent, HoldsBack, SinkStatus};
 use crate::timestamp::Timestamp;
 
+/// Nothing is wrong, but it may take long.
+const LIMITED: &str =
+    "under way, or waits for its turn: `max_rate` lets no more through at present";
+
 /// The oldest unsettled event, with where it goes and, where that is known, why it is not settled.
 pub(super) fn holds_back(
     held: &Held,
@@ -36,6 +40,8 @@ pub(super) fn holds_back(
         });
         stands.map(|blocked| blocked.reason.clone())
     });
+    let is_limited = outgoing.get(index).is_some_and(Outgoing::is_limited);
+    let reason = reason.or_else(|| is_limited.then(|| LIMITED.to_owned()));
     Some(HoldsBack {
         sink: outgoing.get(index).map_or_else(String::new, |sink| sink.name().to_owned()),
         event: id.into_owned(),

@@ -117,6 +117,11 @@ impl Outgoing {
         self.order.next_due().into_iter().chain(limited).min()
     }
 
+    /// `max_rate` holds something back.
+    pub(super) const fn is_limited(&self) -> bool {
+        self.is_limited
+    }
+
     /// Nothing is with the sink, and what waits does so behind an event that halts it.
     pub(super) fn stands_still(&self) -> bool {
         self.order.stands_still()

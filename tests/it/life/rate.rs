@@ -18,6 +18,11 @@ async fn a_backlog_goes_out_no_faster_than_max_rate(server: Server) {
     scene.write(1..=200).await;
     let begun = Instant::now();
     let relay = Relay::start(&scene.settings.clone().with("max_rate", json!(40)));
+    wait_until("the limit to be named", SHORT, async || {
+        let status = relay.status().await?;
+        status["blocked_by"]["reason"].as_str().filter(|it| it.contains("max_rate")).map(drop)
+    })
+    .await;
     wait_until("all events", 2 * SHORT, async || {
         let delivered = relay.metric("pgoutbox_events_delivered_total", &[]).await?;
         // Counted from before the start: a slow machine only makes this easier.
