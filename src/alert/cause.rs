@@ -96,7 +96,7 @@ pub(super) fn blocked(sink: &SinkStatus) -> String {
 
 /// A transaction that the slot has to wait for, and how to end it.
 pub(super) fn holding(transaction: &HoldingTransaction) -> (String, Option<String>) {
-    let HoldingTransaction { pid, gid, database, age_seconds } = transaction;
+    let HoldingTransaction { pid, gid, database, application_name, age_seconds } = transaction;
     let age = AlertMetric::HoldingTransactionSeconds.show(*age_seconds);
     let place = database.as_ref().map_or_else(String::new, |it| format!(" in database `{it}`"));
     match (gid, pid) {
@@ -104,10 +104,16 @@ pub(super) fn holding(transaction: &HoldingTransaction) -> (String, Option<Strin
             format!("the prepared transaction `{gid}`{place}, {age} old, holds the slot back"),
             Some(format!("ROLLBACK PREPARED '{}' (or COMMIT PREPARED){place}", quoted(gid))),
         ),
-        (None, Some(pid)) => (
-            format!("the transaction of pid {pid}{place}, {age} old, holds the slot back"),
-            Some(format!("SELECT pg_terminate_backend({pid})")),
-        ),
+        (None, Some(pid)) => {
+            let client =
+                application_name.as_ref().map_or_else(String::new, |it| format!(" (`{it}`)"));
+            (
+                format!(
+                    "the transaction of pid {pid}{client}{place}, {age} old, holds the slot back"
+                ),
+                Some(format!("SELECT pg_terminate_backend({pid})")),
+            )
+        }
         (None, None) => (format!("a transaction{place}, {age} old, holds the slot back"), None),
     }
 }
@@ -166,13 +172,14 @@ mod tests {
         let transaction = HoldingTransaction {
             pid: Some(7),
             database: Some("shop".to_owned()),
+            application_name: Some("psql".to_owned()),
             age_seconds: 3700.0,
             ..HoldingTransaction::default()
         };
         let (text, fix) = holding(&transaction);
         assert_eq!(
             text,
-            "the transaction of pid 7 in database `shop`, 1h1m old, holds the slot back"
+            "the transaction of pid 7 (`psql`) in database `shop`, 1h1m old, holds the slot back"
         );
         assert_eq!(fix.as_deref(), Some("SELECT pg_terminate_backend(7)"));
         let (text, fix) =

@@ -85,11 +85,12 @@ SELECT
     (SELECT json_agg(holder)::text FROM (
         SELECT * FROM (
             SELECT pid, NULL::text AS gid, datname AS database,
+                   nullif(application_name, '') AS application_name,
                    extract(epoch FROM clock_timestamp() - xact_start) AS age_seconds
             FROM pg_stat_activity
             WHERE backend_xid IS NOT NULL
             UNION ALL
-            SELECT NULL, gid, database, extract(epoch FROM clock_timestamp() - prepared)
+            SELECT NULL, gid, database, NULL, extract(epoch FROM clock_timestamp() - prepared)
             FROM pg_prepared_xacts
         ) AS transaction
         WHERE age_seconds >= 1

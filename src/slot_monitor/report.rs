@@ -123,6 +123,8 @@ pub struct HoldingTransaction {
     pub gid: Option<String>,
     /// Its database.
     pub database: Option<String>,
+    /// What its client calls itself.
+    pub application_name: Option<String>,
     /// Seconds since it began.
     pub age_seconds: f64,
 }

@@ -16,7 +16,7 @@ pub(super) fn read(facts: &mut Facts, seen: &Seen) {
     if report.looked_at.is_some() || report.failure.is_some() {
         let is_up = report.failure.is_none();
         let why = report.failure.clone().unwrap_or_default();
-        let finding = Finding::new("the slot cannot be watched").cause(why);
+        let finding = Finding::new("the slot cannot be watched").cause(why).fix(tried());
         facts.flag(M::MonitorUp, is_up, finding);
     }
     lag(facts, relay, report);
@@ -28,8 +28,7 @@ pub(super) fn read(facts: &mut Facts, seen: &Seen) {
         Some(slot) => figures(facts, slot, relay, report),
         None if relay.slot.is_some() => {
             let text = format!("{} does not exist", slot_name(relay));
-            let fix = Some("pgoutbox check".to_owned());
-            facts.flag(M::SlotActive, false, Finding::new(text).fix(fix));
+            facts.flag(M::SlotActive, false, Finding::new(text).fix(tried()));
         }
         None => {}
     }
@@ -162,11 +161,16 @@ fn wal_status(facts: &mut Facts, slot: &SlotFigures, explained: &dyn Fn(Finding)
             let reason = reason.as_deref().unwrap_or("wal_removed");
             let cause =
                 format!("WAL that it needs is gone ({reason}): no relay can read on from it");
-            Finding::new(text).cause(cause).fix(Some("pgoutbox check".to_owned()))
+            Finding::new(text).cause(cause).fix(tried())
         }
         _ => explained(Finding::new(text).fix(more_room())),
     };
     facts.set(M::SlotWalStatus, Reading::Known(f64::from(place), finding));
+}
+
+/// What tries the same connections, and knows more of what is wrong with them.
+fn tried() -> Option<String> {
+    Some("pgoutbox check".to_owned())
 }
 
 fn more_room() -> Option<String> {

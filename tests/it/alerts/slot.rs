@@ -182,7 +182,7 @@ struct Open<'a> {
 impl<'a> Open<'a> {
     async fn begin(database: &'a Database) -> Self {
         let sql = database.connect().await;
-        sql.run("CREATE TABLE filler (t text)").await;
+        sql.run("SET application_name = 'shop'; CREATE TABLE filler (t text)").await;
         sql.run("BEGIN; INSERT INTO filler VALUES ('open')").await;
         let pid = sql.value("SELECT pg_backend_pid()").await.unwrap();
         Self { database, sql, pid }
@@ -190,7 +190,7 @@ impl<'a> Open<'a> {
 
     /// How an alert names it.
     fn words(&self) -> String {
-        format!("transaction of pid {} in database `{}`", self.pid, self.database.name())
+        format!("transaction of pid {} (`shop`) in database `{}`", self.pid, self.database.name())
     }
 
     /// About so many megabytes of WAL.

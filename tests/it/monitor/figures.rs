@@ -109,6 +109,7 @@ async fn transactions_that_hold_the_slot_back_are_named(server: Server) {
     let insert = "INSERT INTO other VALUES ('x')";
     database.sql().run(&format!("BEGIN; {insert}; PREPARE TRANSACTION 'forgotten'")).await;
     let open = database.connect().await;
+    open.run("SET application_name = 'billing'").await;
     open.run(&format!("BEGIN; {insert}")).await;
     let pid: u64 = open.value("SELECT pg_backend_pid()").await.unwrap().parse().unwrap();
 
@@ -118,6 +119,7 @@ async fn transactions_that_hold_the_slot_back_are_named(server: Server) {
     let [prepared, open_one] = [&found["holding"][0], &found["holding"][1]];
     assert_eq!(prepared["gid"], "forgotten");
     assert_eq!((&open_one["pid"], &open_one["gid"]), (&json!(pid), &json!(null)));
+    assert_eq!(open_one["application_name"], "billing");
     for held in [prepared, open_one] {
         assert_eq!(held["database"], database.name());
         assert!(held["age_seconds"].as_f64().unwrap() >= 1.0, "{held}");
