@@ -10,6 +10,10 @@ use tokio::time::Instant;
 /// What a full bucket lasts for at the limit.
 const BURST: f64 = 0.05;
 
+/// What a token may lack by rounding: a moment of whole nanoseconds is not quite when it is there, and
+/// to ask again at once would be hot.
+const ROUNDING: f64 = 1e-6;
+
 /// A limit, and what of it is left.
 #[derive(Clone, Debug)]
 pub(super) struct Rate {
@@ -31,7 +35,7 @@ impl Rate {
         let gained = now.saturating_duration_since(self.at).as_secs_f64() * self.per_second;
         self.tokens = (self.tokens + gained).min(self.size());
         self.at = self.at.max(now);
-        let has_one = self.tokens >= 1.0;
+        let has_one = self.tokens >= 1.0 - ROUNDING;
         if has_one {
             self.tokens -= 1.0;
         }
@@ -84,6 +88,13 @@ mod tests {
             let most = per_second * 10 + (per_second / 20).max(1) + 1;
             prop_assert!(count <= most, "{count} in {seconds} s at {per_second} a second");
             prop_assert!(count * 100 >= per_second * 10 * 95, "{count} at {per_second} a second");
+        }
+    }
+
+    #[test]
+    fn a_limit_that_does_not_divide_a_second_is_not_asked_hot() {
+        for per_second in 1..100 {
+            count(per_second, 10_000);
         }
     }
 
