@@ -96,7 +96,7 @@ async fn a_relay_that_an_event_halts_is_shown_with_the_way_out(server: Server) {
     assert!(line(&shown, "reason").contains(&id), "{shown}");
     let way_out = format!("`pgoutbox run --skip {id}`");
     assert!(line(&shown, "hint").contains(&way_out), "{shown}");
-    assert!(line(&shown, "unsettled").starts_with("1 events"), "{shown}");
+    assert!(line(&shown, "unsettled").starts_with("1 event in "), "{shown}");
     assert!(line(&shown, "held by").starts_with(&format!("event `{id}`")), "{shown}");
     assert!(line(&shown, "last error").contains(&id), "{shown}");
 }

@@ -252,6 +252,16 @@ fn what_a_relay_leaves_out_is_unknown() {
 }
 
 #[test]
+fn one_event_and_one_reconnect_are_singular() {
+    let (mut relay, monitor) = healthy();
+    (relay.window_events, relay.window_bytes, relay.reconnects) = (1, 512, 1);
+    relay.oldest_unacknowledged = Some(Timestamp::default());
+    let lines = shown(&document(&relay, &monitor), Rates::default());
+    assert!(lines.contains(", 1 reconnect to PostgreSQL\n"), "{lines}");
+    assert!(lines.contains("unsettled   1 event in 512 B, "), "{lines}");
+}
+
+#[test]
 fn before_the_monitors_first_look_the_slot_is_unknown() {
     let (relay, _) = healthy();
     let lines = shown(&document(&relay, &SlotReport::default()), Rates::default());

@@ -29,7 +29,9 @@ fn relay(status: &Value) -> Line {
     let version = text(status, "/version").unwrap_or("unknown");
     let uptime = figure(number(status, "/uptime_seconds"), units::seconds);
     let reconnects = match number(status, "/reconnects") {
-        Some(count) if count > 0.0 => format!(", {count} reconnects to PostgreSQL"),
+        Some(count) if count > 0.0 => {
+            format!(", {} to PostgreSQL", units::counted(count, "reconnect"))
+        }
         _ => String::new(),
     };
     Line::new("relay", format!("{name}, version {version}, up for {uptime}{reconnects}"))
@@ -70,7 +72,8 @@ fn waiting(status: &Value) -> Line {
     }
     let bytes = figure(number(status, "/window_bytes"), units::bytes);
     let age = figure(number(status, "/oldest_unacknowledged_seconds"), units::seconds);
-    let text = format!("{events} events in {bytes}, the oldest committed {age} ago");
+    let events = units::counted(events, "event");
+    let text = format!("{events} in {bytes}, the oldest committed {age} ago");
     Line::new("unsettled", text)
 }
 
