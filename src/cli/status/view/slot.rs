@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::super::units;
 use super::{Line, Tone, figure, list, number, text, unknown};
+use crate::lsn::Lsn;
 
 /// Less time left than this is for somebody to act on at once, or today.
 const HOUR: f64 = 3600.0;
@@ -117,9 +118,22 @@ fn wal(status: &Value, monitor: &Value) -> Line {
     };
     let growth = number(monitor, "/wal_bytes_per_second");
     let growth = figure(growth.map(f64::round), |bytes| format!("{}/s", units::bytes(bytes)));
-    let confirmed = text(status, "/confirmed").unwrap_or("unknown");
+    let confirmed = confirmed(status, monitor).map_or_else(unknown, |lsn| lsn.to_string());
     let text = format!("{kept} kept, {safe}, grows {growth}; confirmed up to {confirmed}");
     Line::new("WAL", text)
+}
+
+/// The confirmed position. A relay that has not begun to stream knows none, and another one may move the
+/// slot while it stands by: then the monitor's look tells.
+fn confirmed(status: &Value, monitor: &Value) -> Option<Lsn> {
+    let position = |value: &Value, place: &str| text(value, place)?.parse::<Lsn>().ok();
+    let own = position(status, "/confirmed");
+    let seen = || {
+        let behind = monitor.pointer("/slot/confirmed_lag_bytes")?.as_u64()?;
+        let end = position(monitor, "/wal_position")?.as_u64();
+        end.checked_sub(behind).map(Lsn::new)
+    };
+    own.max(seen()).filter(|lsn| *lsn != Lsn::ZERO)
 }
 
 fn walsender(monitor: &Value) -> Option<Line> {

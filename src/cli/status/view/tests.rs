@@ -262,6 +262,25 @@ fn one_event_and_one_reconnect_are_singular() {
 }
 
 #[test]
+fn before_anything_was_confirmed_the_slots_own_position_is_shown() {
+    let (mut relay, mut monitor) = healthy();
+    (relay.confirmed, relay.received) = (Lsn::ZERO, Lsn::ZERO);
+    relay.state = State::Standby { holder: "pid 7 (`pgoutbox:orders`)".to_owned() };
+    let confirmed_up_to = |relay: &RelayStatus, monitor: &SlotReport, shows: &str| {
+        let lines = shown(&document(relay, monitor), Rates::default());
+        assert!(lines.contains(&format!("; confirmed up to {shows}\n")), "{shows}: {lines}");
+    };
+    monitor.wal_position = Lsn::new(0x16_B374_E048);
+    confirmed_up_to(&relay, &monitor, "16/B374D848");
+    confirmed_up_to(&relay, &SlotReport::default(), "unknown");
+    // The relay knows of a confirmation before the monitor's next look, and of none while it stands by.
+    relay.confirmed = Lsn::new(0x16_B374_D900);
+    confirmed_up_to(&relay, &monitor, "16/B374D900");
+    relay.confirmed = Lsn::new(0x16_0000_0000);
+    confirmed_up_to(&relay, &monitor, "16/B374D848");
+}
+
+#[test]
 fn before_the_monitors_first_look_the_slot_is_unknown() {
     let (relay, _) = healthy();
     let lines = shown(&document(&relay, &SlotReport::default()), Rates::default());
