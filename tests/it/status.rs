@@ -98,7 +98,7 @@ async fn a_relay_that_an_event_halts_is_shown_with_the_way_out(server: Server) {
     assert!(line(&shown, "hint").contains(&way_out), "{shown}");
     assert!(line(&shown, "unsettled").starts_with("1 event in "), "{shown}");
     assert!(line(&shown, "held by").starts_with(&format!("event `{id}`")), "{shown}");
-    assert!(line(&shown, "last error").contains(&id), "{shown}");
+    assert!(!shown.contains("last error"), "the reason says it: {shown}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -167,7 +167,6 @@ fn a_relay_that_is_halted_with_a_slot_in_danger() {
     alerts      critical PgoutboxHalted: halted
                   skip it
                 warning PgoutboxBacklog
-    last error  2026-01-02T03:04:05.000000Z: event `7` cannot be delivered to `orders`: too large (10)
     ");
 }
 
@@ -249,6 +248,24 @@ fn what_a_relay_leaves_out_is_unknown() {
     alerts      unknown
     last error  unknown
     ");
+}
+
+#[test]
+fn the_last_error_is_shown_where_the_reason_does_not_say_it() {
+    let (mut relay, monitor) = healthy();
+    let at = Timestamp::from_micros(1_767_323_045_000_000);
+    relay.last_error = Some(LastError { at, reason: "no broker".to_owned() });
+    let last = "\nlast error  2026-01-02T03:04:05.000000Z: no broker";
+    for (state, shows) in [
+        (State::Streaming, true),
+        (State::Blocked { reason: "nack".to_owned() }, true),
+        (State::Blocked { reason: "no broker".to_owned() }, false),
+    ] {
+        relay.state = state;
+        let lines = shown(&document(&relay, &monitor), Rates::default());
+        assert_eq!(lines.ends_with(last), shows, "{lines}");
+        assert_eq!(lines.contains("last error"), shows, "{lines}");
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(super) fn lines(status: &Value, rates: Rates) -> Vec<Line> {
 pub(super) fn afterwards(status: &Value) -> Vec<Line> {
     let mut lines = sinks(status);
     lines.extend(alerts(status));
-    lines.push(last_error(status));
+    lines.extend(last_error(status));
     lines
 }
 
@@ -138,16 +138,20 @@ fn tone_of(sink: &Value) -> Tone {
     }
 }
 
-fn last_error(status: &Value) -> Line {
+/// Left out where it is what the state's reason says already.
+fn last_error(status: &Value) -> Option<Line> {
     let label = "last error";
-    match status.get("last_error") {
-        None => Line::new(label, unknown()),
-        Some(Value::Null) => Line::new(label, "none"),
-        Some(error) => {
-            let at = text(error, "/at").unwrap_or("unknown");
-            Line::new(label, format!("{at}: {}", text(error, "/reason").unwrap_or("unknown")))
-        }
+    let error = match status.get("last_error") {
+        None => return Some(Line::new(label, unknown())),
+        Some(Value::Null) => return Some(Line::new(label, "none")),
+        Some(error) => error,
+    };
+    let reason = text(error, "/reason");
+    if reason.is_some() && reason == text(status, "/reason") {
+        return None;
     }
+    let at = text(error, "/at").unwrap_or("unknown");
+    Some(Line::new(label, format!("{at}: {}", reason.unwrap_or("unknown"))))
 }
 
 /// The alerts that fire, each with what to type.
