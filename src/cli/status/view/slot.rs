@@ -10,6 +10,9 @@ use crate::lsn::Lsn;
 const HOUR: f64 = 3600.0;
 const HOURS: f64 = 6.0 * HOUR;
 
+/// What the monitor saw within these seconds is as good as what the relay says now.
+const FRESH: f64 = 2.0;
+
 /// More transactions that hold the slot back than these are counted.
 const NAMED: usize = 3;
 
@@ -26,10 +29,15 @@ pub(super) fn lines(status: &Value) -> Vec<Line> {
 }
 
 fn lag(status: &Value, monitor: &Value) -> Line {
+    let seen = number(monitor, "/slot/confirmed_lag_bytes");
     let heard = || number(status, "/confirmed_lag_bytes");
-    let bytes = figure(number(monitor, "/slot/confirmed_lag_bytes").or_else(heard), units::bytes);
-    let seconds = figure(number(monitor, "/lag_seconds"), units::seconds);
-    Line::new("lag", format!("{bytes}, {seconds}"))
+    let bytes = figure(seen.or_else(heard), units::bytes);
+    let since = number(monitor, "/lag_seconds");
+    let seconds = figure(since, units::seconds);
+    let age = number(status, "/monitor_age_seconds").filter(|age| *age > FRESH);
+    let age = age.filter(|_| seen.or(since).is_some());
+    let age = age.map_or_else(String::new, |age| format!(" ({} ago)", units::seconds(age)));
+    Line::new("lag", format!("{bytes}, {seconds}{age}"))
 }
 
 fn time_left(monitor: &Value) -> Line {

@@ -25,6 +25,7 @@ fn document(relay: &RelayStatus, monitor: &SlotReport) -> Value {
         "confirmed_lag_bytes": relay.confirmed_lag_bytes(),
         "oldest_unacknowledged_seconds": relay.oldest_unacknowledged.map(|_| 12.5),
         "monitor": monitor,
+        "monitor_age_seconds": monitor.looked_at.map(|_| 0.5),
         "alerts": [],
     });
     status.as_object_mut().unwrap().extend(answer.as_object().unwrap().clone());
@@ -266,6 +267,21 @@ fn the_last_error_is_shown_where_the_reason_does_not_say_it() {
         assert_eq!(lines.ends_with(last), shows, "{lines}");
         assert_eq!(lines.contains("last error"), shows, "{lines}");
     }
+}
+
+#[test]
+fn a_look_that_is_not_of_this_moment_has_its_age_beside_the_lag() {
+    let (relay, monitor) = healthy();
+    let mut status = document(&relay, &monitor);
+    for (age, shows) in [(2.0, "2.0 KiB, 0.2s\n"), (4.0, "2.0 KiB, 0.2s (4.0s ago)\n")] {
+        status["monitor_age_seconds"] = json!(age);
+        let lines = shown(&status, Rates::default());
+        assert!(lines.contains(&format!("\nlag         {shows}")), "{lines}");
+    }
+    // The relay's own figure is of this moment.
+    status["monitor"] = json!({});
+    let lines = shown(&status, Rates::default());
+    assert!(lines.contains("\nlag         0 B, unknown\n"), "{lines}");
 }
 
 #[test]
