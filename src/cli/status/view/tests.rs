@@ -33,7 +33,8 @@ fn document(relay: &RelayStatus, monitor: &SlotReport) -> Value {
 }
 
 fn shown(status: &Value, rates: Rates) -> String {
-    let lines: Vec<String> = view(status, rates).iter().map(|line| line.show(false)).collect();
+    let lines: Vec<String> =
+        view(status, rates).iter().map(|line| line.show(false, usize::MAX)).collect();
     lines.join("\n")
 }
 
@@ -324,6 +325,14 @@ fn before_the_monitors_first_look_the_slot_is_unknown() {
 #[test]
 fn what_comes_from_elsewhere_cannot_move_the_cursor() {
     let line = Line::new("reason", "a\x1b[2J\nb").tone(Tone::Bad);
-    assert_eq!(line.show(false), "reason      a [2J b");
-    assert_eq!(line.show(true), "reason      \x1b[31ma [2J b\x1b[0m");
+    assert_eq!(line.show(false, usize::MAX), "reason      a [2J b");
+    assert_eq!(line.show(true, usize::MAX), "reason      \x1b[31ma [2J b\x1b[0m");
+}
+
+#[test]
+fn a_line_fits_the_terminal_with_its_label_and_its_colour() {
+    let line = Line::new("reason", "no broker").tone(Tone::Bad);
+    assert_eq!(line.show(false, 21), "reason      no broker");
+    assert_eq!(line.show(false, 20), "reason      no brok…");
+    assert_eq!(line.show(true, 20), "reason      \x1b[31mno brok…\x1b[0m");
 }
