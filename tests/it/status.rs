@@ -143,6 +143,8 @@ async fn watching_on_a_terminal_keeps_the_state_in_sight(server: Server) {
     let shell = format!("stty columns 30 rows 5 && exec '{program}' status --watch --url {url}");
     let mut terminal = Command::new("script");
     terminal.args(["--quiet", "--flush", "--command", &shell, "/dev/null"]).env("NO_COLOR", "1");
+    // It says how it was ended.
+    terminal.stderr(Stdio::null());
     let mut watch = Watch::of(&mut terminal);
     watch.wait_for("\x1b[K… ").await;
     watch.wait_for("\x1b[K… ").await;
