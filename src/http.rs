@@ -29,7 +29,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::failure::Failure;
-use crate::relay::state::State;
+use crate::relay::state::{RelayStatus, State};
 use crate::status::Status;
 
 /// From accepting a connection to the last byte of the answer.
@@ -148,9 +148,9 @@ async fn livez(Shared(status): Shown) -> (StatusCode, &'static str) {
 }
 
 async fn readyz(Shared(status): Shown) -> (StatusCode, String) {
-    let state = status.borrow().state();
+    let RelayStatus { state, slot, .. } = status.borrow().relay();
     let code = if state.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (code, in_words(&state))
+    (code, in_words(&state, slot.as_deref()))
 }
 
 async fn json(Shared(status): Shown) -> Response {
@@ -169,9 +169,13 @@ fn as_json(json: serde_json::Result<String>) -> Response {
 }
 
 /// The state's name, its reason after a colon, and the hint on a line of its own.
-fn in_words(state: &State) -> String {
+fn in_words(state: &State, slot: Option<&str>) -> String {
     let name = state.name();
     match state {
+        State::Standby { holder } => {
+            let slot = slot.map_or_else(|| "the slot".to_owned(), |slot| format!("slot `{slot}`"));
+            format!("{name}: {slot} is held by {holder}\n")
+        }
         State::Halted { reason, hint: Some(hint) } => format!("{name}: {reason}\nhint: {hint}\n"),
         state => match state.reason() {
             Some(reason) => format!("{name}: {reason}\n"),

@@ -105,6 +105,7 @@ impl Status {
             confirmed_lag_bytes: confirmed_lag(&relay, &slots),
             oldest_unacknowledged_seconds: oldest_age(&relay, now),
             monitor: &slots,
+            monitor_age_seconds: slots.looked_at.map(|at| now.seconds_since(at)),
             alerts: alerts.iter().filter(|alert| alert.state == "firing").collect(),
         })
     }
@@ -144,6 +145,8 @@ struct Answer<'a> {
     confirmed_lag_bytes: u64,
     oldest_unacknowledged_seconds: Option<f64>,
     monitor: &'a SlotReport,
+    /// Since the monitor's last look that succeeded; `None` before it.
+    monitor_age_seconds: Option<f64>,
     /// Those that fire.
     alerts: Vec<&'a AlertStatus>,
 }
@@ -272,5 +275,20 @@ mod tests {
         assert_eq!(json["state"], "blocked");
         assert_eq!(json["confirmed_lag_bytes"], 500);
         assert_eq!(json["sinks"][0]["blocked"][0]["destination"], "a");
+    }
+
+    #[tokio::test]
+    async fn the_age_of_the_monitors_look_is_of_this_moment() {
+        let (_sender, mut status) = status(blocked());
+        let age = |status: &Status| {
+            let json: serde_json::Value = serde_json::from_str(&status.json().unwrap()).unwrap();
+            json["monitor_age_seconds"].as_f64()
+        };
+        assert_eq!(age(&status), None);
+        let a_minute_ago = Timestamp::from_micros(Timestamp::now().as_micros() - 60_000_000);
+        let report = SlotReport { looked_at: Some(a_minute_ago), ..SlotReport::default() };
+        status.slots = watch::Sender::new(report).subscribe();
+        let age = age(&status).unwrap();
+        assert!((60.0..90.0).contains(&age), "{age}");
     }
 }

@@ -1,6 +1,7 @@
 //! `pgoutbox status`: how a running relay is, as it says itself.
 
 mod ask;
+mod fit;
 mod look;
 mod screen;
 mod units;

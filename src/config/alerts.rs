@@ -169,12 +169,14 @@ fn rules(fields: &Fields<'_>) -> Result<Vec<AlertRule>, ConfigError> {
     let has_defaults = fields.read("defaults", |f| f.choice(&switch))?.unwrap_or(true);
     let runbooks = fields.read("runbooks", Field::filled_text)?;
     let runbooks = runbooks.as_deref().unwrap_or(RUNBOOKS).trim_end_matches('/');
-    let of_file = fields.read("rules", |f| rule::rules(f, runbooks))?.unwrap_or_default();
-    let defaults = DEFAULT_RULES
-        .iter()
-        .filter(|rule| has_defaults && of_file.iter().all(|(name, _)| name != rule.name));
-    let mut rules: Vec<AlertRule> =
-        defaults.map(|default| rule::of_default(default, runbooks)).collect();
+    let mut of_file = fields.read("rules", |f| rule::rules(f, runbooks))?.unwrap_or_default();
+    let mut rules = Vec::new();
+    for default in DEFAULT_RULES.iter().filter(|_| has_defaults) {
+        match of_file.iter().position(|(name, _)| name == default.name) {
+            Some(place) => rules.extend(of_file.remove(place).1),
+            None => rules.push(rule::of_default(default, runbooks)),
+        }
+    }
     rules.extend(of_file.into_iter().filter_map(|(_, rule)| rule));
     Ok(rules)
 }

@@ -50,9 +50,13 @@ fn check(answer: &(u16, String, String), code: u16, body: &str) {
 async fn ready_is_streaming_or_standby() {
     let (state, server) = server(State::Streaming).await;
     check(&get_path(&server, "/readyz").await, 200, "streaming\n");
-    let standby = State::Standby { holder: "slot `a` is held by pid 7".to_owned() };
-    state.send_modify(|status| status.state = standby);
-    check(&get_path(&server, "/readyz").await, 200, "standby: slot `a` is held by pid 7\n");
+    let holder = "pid 7 (`pgoutbox:orders`)".to_owned();
+    state.send_modify(|status| status.state = State::Standby { holder });
+    let words = "standby: the slot is held by pid 7 (`pgoutbox:orders`)\n";
+    check(&get_path(&server, "/readyz").await, 200, words);
+    state.send_modify(|status| status.slot = Some("a".to_owned()));
+    let words = "standby: slot `a` is held by pid 7 (`pgoutbox:orders`)\n";
+    check(&get_path(&server, "/readyz").await, 200, words);
 }
 
 #[tokio::test]

@@ -44,6 +44,12 @@ pub(super) fn rate(per_second: f64) -> String {
     format!("{per_second:.digits$}/s")
 }
 
+/// `1 event`, `2 events`.
+pub(super) fn counted(count: f64, noun: &str) -> String {
+    let plural = if count == 1.0 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
 /// How often `unit` goes into `whole`, and what is left.
 fn parts(whole: f64, unit: f64) -> (f64, f64) {
     ((whole / unit).floor(), whole % unit)
@@ -71,6 +77,13 @@ mod tests {
         assert_eq!(seconds(200.0), "3m 20s");
         assert_eq!(seconds(7500.0), "2h 5m");
         assert_eq!(seconds(356_400.0), "4d 3h");
+    }
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!(counted(0.0, "event"), "0 events");
+        assert_eq!(counted(1.0, "event"), "1 event");
+        assert_eq!(counted(2.0, "reconnect"), "2 reconnects");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod work;
 
 use serde_json::Value;
 
+use super::fit;
 use super::look::Rates;
 
 /// Width of the labels.
@@ -40,10 +41,11 @@ impl Line {
         self
     }
 
-    /// As text of one terminal line, if it is wide enough, without its end.
-    pub(super) fn show(&self, colour: bool) -> String {
+    /// As text of one line of `columns` characters at most, without its end.
+    pub(super) fn show(&self, colour: bool, columns: usize) -> String {
         // What comes from elsewhere must not move the cursor.
         let text = self.text.replace(|c: char| c.is_control(), " ");
+        let text = fit::width(&text, columns.saturating_sub(INDENT));
         let Self { label, tone, .. } = self;
         match tone.code().filter(|_| colour) {
             Some(code) => format!("{label:INDENT$}\x1b[{code}m{text}\x1b[0m"),

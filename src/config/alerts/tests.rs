@@ -102,6 +102,20 @@ fn every_key_is_read() {
 }
 
 #[test]
+fn a_rule_keeps_the_place_of_the_default_that_it_replaces() {
+    let names = |alerts: &AlertsConfig| -> Vec<String> {
+        alerts.rules.iter().map(|rule| rule.name.clone()).collect()
+    };
+    let mut expected = names(&AlertsConfig::default());
+    expected.retain(|name| name != "PgoutboxSlotLagSeconds");
+    expected.push("Ours".to_owned());
+    let rules =
+        "halted: {for: 1s}}, {window_events: {for: 10m}}, {slot_lag_seconds: {enabled: false}";
+    let alerts = format!("  rules: [{{halted: {{above: 0, name: Ours}}}}, {{{rules}}}]");
+    assert_eq!(names(&parse(&alerts).unwrap()), expected);
+}
+
+#[test]
 fn defaults_can_be_off() {
     let alerts = parse("  defaults: off\n  rules: [halted: {above: 0}]").unwrap();
     let names: Vec<&str> = alerts.rules.iter().map(|rule| &*rule.name).collect();

@@ -21,6 +21,10 @@ impl Session<'_> {
             Phase::Running => (None, None),
             Phase::Draining { why: Why::Stop, .. } => {
                 let reason = match self.books.ledger.unsettled() {
+                    0 if self.books.ledger.in_transaction() => {
+                        "reads the open transaction to its end".to_owned()
+                    }
+                    0 => "confirms what was acknowledged".to_owned(),
                     1 => "waits for 1 event's acknowledgement".to_owned(),
                     events => format!("waits for the acknowledgements of {events} events"),
                 };

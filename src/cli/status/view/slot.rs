@@ -4,10 +4,14 @@ use serde_json::Value;
 
 use super::super::units;
 use super::{Line, Tone, figure, list, number, text, unknown};
+use crate::lsn::Lsn;
 
 /// Less time left than this is for somebody to act on at once, or today.
 const HOUR: f64 = 3600.0;
 const HOURS: f64 = 6.0 * HOUR;
+
+/// What the monitor saw within these seconds is as good as what the relay says now.
+const FRESH: f64 = 2.0;
 
 /// More transactions that hold the slot back than these are counted.
 const NAMED: usize = 3;
@@ -25,10 +29,15 @@ pub(super) fn lines(status: &Value) -> Vec<Line> {
 }
 
 fn lag(status: &Value, monitor: &Value) -> Line {
+    let seen = number(monitor, "/slot/confirmed_lag_bytes");
     let heard = || number(status, "/confirmed_lag_bytes");
-    let bytes = figure(number(monitor, "/slot/confirmed_lag_bytes").or_else(heard), units::bytes);
-    let seconds = figure(number(monitor, "/lag_seconds"), units::seconds);
-    Line::new("lag", format!("{bytes}, {seconds}"))
+    let bytes = figure(seen.or_else(heard), units::bytes);
+    let since = number(monitor, "/lag_seconds");
+    let seconds = figure(since, units::seconds);
+    let age = number(status, "/monitor_age_seconds").filter(|age| *age > FRESH);
+    let age = age.filter(|_| seen.or(since).is_some());
+    let age = age.map_or_else(String::new, |age| format!(" ({} ago)", units::seconds(age)));
+    Line::new("lag", format!("{bytes}, {seconds}{age}"))
 }
 
 fn time_left(monitor: &Value) -> Line {
@@ -117,9 +126,22 @@ fn wal(status: &Value, monitor: &Value) -> Line {
     };
     let growth = number(monitor, "/wal_bytes_per_second");
     let growth = figure(growth.map(f64::round), |bytes| format!("{}/s", units::bytes(bytes)));
-    let confirmed = text(status, "/confirmed").unwrap_or("unknown");
+    let confirmed = confirmed(status, monitor).map_or_else(unknown, |lsn| lsn.to_string());
     let text = format!("{kept} kept, {safe}, grows {growth}; confirmed up to {confirmed}");
     Line::new("WAL", text)
+}
+
+/// The confirmed position. A relay that has not begun to stream knows none, and another one may move the
+/// slot while it stands by: then the monitor's look tells.
+fn confirmed(status: &Value, monitor: &Value) -> Option<Lsn> {
+    let position = |value: &Value, place: &str| text(value, place)?.parse::<Lsn>().ok();
+    let own = position(status, "/confirmed");
+    let seen = || {
+        let behind = monitor.pointer("/slot/confirmed_lag_bytes")?.as_u64()?;
+        let end = position(monitor, "/wal_position")?.as_u64();
+        end.checked_sub(behind).map(Lsn::new)
+    };
+    own.max(seen()).filter(|lsn| *lsn != Lsn::ZERO)
 }
 
 fn walsender(monitor: &Value) -> Option<Line> {

@@ -25,6 +25,7 @@ fn document(relay: &RelayStatus, monitor: &SlotReport) -> Value {
         "confirmed_lag_bytes": relay.confirmed_lag_bytes(),
         "oldest_unacknowledged_seconds": relay.oldest_unacknowledged.map(|_| 12.5),
         "monitor": monitor,
+        "monitor_age_seconds": monitor.looked_at.map(|_| 0.5),
         "alerts": [],
     });
     status.as_object_mut().unwrap().extend(answer.as_object().unwrap().clone());
@@ -32,7 +33,8 @@ fn document(relay: &RelayStatus, monitor: &SlotReport) -> Value {
 }
 
 fn shown(status: &Value, rates: Rates) -> String {
-    let lines: Vec<String> = view(status, rates).iter().map(|line| line.show(false)).collect();
+    let lines: Vec<String> =
+        view(status, rates).iter().map(|line| line.show(false, usize::MAX)).collect();
     lines.join("\n")
 }
 
@@ -167,7 +169,6 @@ fn a_relay_that_is_halted_with_a_slot_in_danger() {
     alerts      critical PgoutboxHalted: halted
                   skip it
                 warning PgoutboxBacklog
-    last error  2026-01-02T03:04:05.000000Z: event `7` cannot be delivered to `orders`: too large (10)
     ");
 }
 
@@ -252,6 +253,68 @@ fn what_a_relay_leaves_out_is_unknown() {
 }
 
 #[test]
+fn the_last_error_is_shown_where_the_reason_does_not_say_it() {
+    let (mut relay, monitor) = healthy();
+    let at = Timestamp::from_micros(1_767_323_045_000_000);
+    relay.last_error = Some(LastError { at, reason: "no broker".to_owned() });
+    let last = "\nlast error  2026-01-02T03:04:05.000000Z: no broker";
+    for (state, shows) in [
+        (State::Streaming, true),
+        (State::Blocked { reason: "nack".to_owned() }, true),
+        (State::Blocked { reason: "no broker".to_owned() }, false),
+    ] {
+        relay.state = state;
+        let lines = shown(&document(&relay, &monitor), Rates::default());
+        assert_eq!(lines.ends_with(last), shows, "{lines}");
+        assert_eq!(lines.contains("last error"), shows, "{lines}");
+    }
+}
+
+#[test]
+fn a_look_that_is_not_of_this_moment_has_its_age_beside_the_lag() {
+    let (relay, monitor) = healthy();
+    let mut status = document(&relay, &monitor);
+    for (age, shows) in [(2.0, "2.0 KiB, 0.2s\n"), (4.0, "2.0 KiB, 0.2s (4.0s ago)\n")] {
+        status["monitor_age_seconds"] = json!(age);
+        let lines = shown(&status, Rates::default());
+        assert!(lines.contains(&format!("\nlag         {shows}")), "{lines}");
+    }
+    // The relay's own figure is of this moment.
+    status["monitor"] = json!({});
+    let lines = shown(&status, Rates::default());
+    assert!(lines.contains("\nlag         0 B, unknown\n"), "{lines}");
+}
+
+#[test]
+fn one_event_and_one_reconnect_are_singular() {
+    let (mut relay, monitor) = healthy();
+    (relay.window_events, relay.window_bytes, relay.reconnects) = (1, 512, 1);
+    relay.oldest_unacknowledged = Some(Timestamp::default());
+    let lines = shown(&document(&relay, &monitor), Rates::default());
+    assert!(lines.contains(", 1 reconnect to PostgreSQL\n"), "{lines}");
+    assert!(lines.contains("unsettled   1 event in 512 B, "), "{lines}");
+}
+
+#[test]
+fn before_anything_was_confirmed_the_slots_own_position_is_shown() {
+    let (mut relay, mut monitor) = healthy();
+    (relay.confirmed, relay.received) = (Lsn::ZERO, Lsn::ZERO);
+    relay.state = State::Standby { holder: "pid 7 (`pgoutbox:orders`)".to_owned() };
+    let confirmed_up_to = |relay: &RelayStatus, monitor: &SlotReport, shows: &str| {
+        let lines = shown(&document(relay, monitor), Rates::default());
+        assert!(lines.contains(&format!("; confirmed up to {shows}\n")), "{shows}: {lines}");
+    };
+    monitor.wal_position = Lsn::new(0x16_B374_E048);
+    confirmed_up_to(&relay, &monitor, "16/B374D848");
+    confirmed_up_to(&relay, &SlotReport::default(), "unknown");
+    // The relay knows of a confirmation before the monitor's next look, and of none while it stands by.
+    relay.confirmed = Lsn::new(0x16_B374_D900);
+    confirmed_up_to(&relay, &monitor, "16/B374D900");
+    relay.confirmed = Lsn::new(0x16_0000_0000);
+    confirmed_up_to(&relay, &monitor, "16/B374D848");
+}
+
+#[test]
 fn before_the_monitors_first_look_the_slot_is_unknown() {
     let (relay, _) = healthy();
     let lines = shown(&document(&relay, &SlotReport::default()), Rates::default());
@@ -262,6 +325,14 @@ fn before_the_monitors_first_look_the_slot_is_unknown() {
 #[test]
 fn what_comes_from_elsewhere_cannot_move_the_cursor() {
     let line = Line::new("reason", "a\x1b[2J\nb").tone(Tone::Bad);
-    assert_eq!(line.show(false), "reason      a [2J b");
-    assert_eq!(line.show(true), "reason      \x1b[31ma [2J b\x1b[0m");
+    assert_eq!(line.show(false, usize::MAX), "reason      a [2J b");
+    assert_eq!(line.show(true, usize::MAX), "reason      \x1b[31ma [2J b\x1b[0m");
+}
+
+#[test]
+fn a_line_fits_the_terminal_with_its_label_and_its_colour() {
+    let line = Line::new("reason", "no broker").tone(Tone::Bad);
+    assert_eq!(line.show(false, 21), "reason      no broker");
+    assert_eq!(line.show(false, 20), "reason      no brok…");
+    assert_eq!(line.show(true, 20), "reason      \x1b[31mno brok…\x1b[0m");
 }

@@ -20,7 +20,7 @@ pub(super) fn lines(status: &Value, rates: Rates) -> Vec<Line> {
 pub(super) fn afterwards(status: &Value) -> Vec<Line> {
     let mut lines = sinks(status);
     lines.extend(alerts(status));
-    lines.push(last_error(status));
+    lines.extend(last_error(status));
     lines
 }
 
@@ -29,7 +29,9 @@ fn relay(status: &Value) -> Line {
     let version = text(status, "/version").unwrap_or("unknown");
     let uptime = figure(number(status, "/uptime_seconds"), units::seconds);
     let reconnects = match number(status, "/reconnects") {
-        Some(count) if count > 0.0 => format!(", {count} reconnects to PostgreSQL"),
+        Some(count) if count > 0.0 => {
+            format!(", {} to PostgreSQL", units::counted(count, "reconnect"))
+        }
         _ => String::new(),
     };
     Line::new("relay", format!("{name}, version {version}, up for {uptime}{reconnects}"))
@@ -70,7 +72,8 @@ fn waiting(status: &Value) -> Line {
     }
     let bytes = figure(number(status, "/window_bytes"), units::bytes);
     let age = figure(number(status, "/oldest_unacknowledged_seconds"), units::seconds);
-    let text = format!("{events} events in {bytes}, the oldest committed {age} ago");
+    let events = units::counted(events, "event");
+    let text = format!("{events} in {bytes}, the oldest committed {age} ago");
     Line::new("unsettled", text)
 }
 
@@ -135,16 +138,20 @@ fn tone_of(sink: &Value) -> Tone {
     }
 }
 
-fn last_error(status: &Value) -> Line {
+/// Left out where it is what the state's reason says already.
+fn last_error(status: &Value) -> Option<Line> {
     let label = "last error";
-    match status.get("last_error") {
-        None => Line::new(label, unknown()),
-        Some(Value::Null) => Line::new(label, "none"),
-        Some(error) => {
-            let at = text(error, "/at").unwrap_or("unknown");
-            Line::new(label, format!("{at}: {}", text(error, "/reason").unwrap_or("unknown")))
-        }
+    let error = match status.get("last_error") {
+        None => return Some(Line::new(label, unknown())),
+        Some(Value::Null) => return Some(Line::new(label, "none")),
+        Some(error) => error,
+    };
+    let reason = text(error, "/reason");
+    if reason.is_some() && reason == text(status, "/reason") {
+        return None;
     }
+    let at = text(error, "/at").unwrap_or("unknown");
+    Some(Line::new(label, format!("{at}: {}", reason.unwrap_or("unknown"))))
 }
 
 /// The alerts that fire, each with what to type.
