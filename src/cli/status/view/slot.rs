@@ -183,7 +183,10 @@ fn holding(monitor: &Value) -> Vec<Line> {
 fn in_words(transaction: &Value) -> String {
     let who = match (text(transaction, "/gid"), number(transaction, "/pid")) {
         (Some(gid), _) => format!("prepared transaction `{gid}`"),
-        (None, Some(pid)) => format!("pid {pid}"),
+        (None, Some(pid)) => match text(transaction, "/application_name") {
+            Some(client) => format!("pid {pid} (`{client}`)"),
+            None => format!("pid {pid}"),
+        },
         (None, None) => unknown(),
     };
     let database = text(transaction, "/database");

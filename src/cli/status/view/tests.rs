@@ -196,6 +196,7 @@ fn a_relay_whose_broker_and_database_both_trouble_it() {
     let open = |pid: i32| HoldingTransaction {
         pid: Some(pid),
         database: Some("shop".to_owned()),
+        application_name: (pid == 7).then(|| "billing".to_owned()),
         age_seconds: 750.0,
         ..HoldingTransaction::default()
     };
@@ -218,7 +219,7 @@ fn a_relay_whose_broker_and_database_both_trouble_it() {
     WAL         24.0 MiB kept, no limit, grows 1.2 MiB/s; confirmed up to 16/B374D848
     walsender   pid 4711, behind by: sent 0 B, write 512 B, flush 2.0 KiB; quorum, waits for WalSenderWaitForWal
     WAL held    by prepared transaction `tx-1`, for 1d 1h
-                by pid 7 in `shop`, for 12m 30s
+                by pid 7 (`billing`) in `shop`, for 12m 30s
                 by pid 8 in `shop`, for 12m 30s
                 and by 2 more
     sinks       events: not connected, blocked, delivered 1234567
