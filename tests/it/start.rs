@@ -64,6 +64,24 @@ fn a_wrong_configuration_is_named_with_its_place() {
     assert!(errors.contains("missing.yaml"), "{errors}");
 }
 
+/// A level that is none would mute the relay, and nobody would know.
+#[test]
+fn a_wrong_log_filter_is_named() {
+    for (text, part) in
+        [("loud", "`loud`"), ("info,pgoutbox::relay=trce", "`pgoutbox::relay=trce`")]
+    {
+        let output = Command::new(env!("CARGO_BIN_EXE_pgoutbox"))
+            .args(["run", "-c", "nowhere.yaml"])
+            .env("PGOUTBOX_LOG", text)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert_eq!(errors.matches("error: ").count(), 1, "{errors}");
+        assert!(errors.contains("`PGOUTBOX_LOG`") && errors.contains(part), "{errors}");
+    }
+}
+
 /// Exit code and errors of a command that cannot get far.
 fn ended(command: &str, file: &str) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_pgoutbox"))
