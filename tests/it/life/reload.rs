@@ -15,6 +15,7 @@ on_both_servers!(
     a_reload_under_load_loses_and_repeats_nothing,
     a_wrong_configuration_changes_nothing_and_says_why,
     a_reload_mends_what_halts_the_relay,
+    a_reload_may_name_a_topic_that_the_brokers_create,
     a_password_that_is_rotated_in_its_file_is_used_without_a_restart,
 );
 
@@ -103,6 +104,20 @@ async fn a_reload_mends_what_halts_the_relay(server: Server) {
     let mut reader = Reader::new(&scene.topics);
     reader.read_until("both events", SHORT, |all| first_texts(all).len() == 2);
     assert_state(&relay, "streaming", 200).await;
+}
+
+/// The trial creates nothing, and the relay that follows does, as at a start: the shared broker creates
+/// topics at their first use.
+async fn a_reload_may_name_a_topic_that_the_brokers_create(server: Server) {
+    let scene = Scene::new(server, "created").await;
+    let mut relay = Relay::streaming(&scene.settings).await;
+    let fresh = json!([{"sink": "events", "topic": scene.topics.name("fresh")}]);
+    relay.reload(&scene.settings.clone().with("routes", fresh));
+    wait_metric(&relay, "pgoutbox_reloads_total", APPLIED, 1.0).await;
+    relay.wait_state("streaming", SHORT).await;
+    scene.write(1..=1).await;
+    scene.confirmed().await;
+    assert!(scene.topics.exists("fresh"));
 }
 
 /// The role's password changes, and the file of it a little later: the relay, which was cut off in
