@@ -1,7 +1,8 @@
 //! The command line.
 //!
 //! Data goes to standard output, everything else to standard error. Exit codes: 0 for a stop that
-//! was asked for, 1 for a failure, 2 for a wrong configuration or command line.
+//! was asked for, 1 for a failure, 2 for a wrong configuration or command line, 141 where nobody reads
+//! standard output any more.
 
 mod log;
 mod init;
@@ -10,6 +11,7 @@ mod alerts;
 mod run;
 mod status;
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -51,6 +53,12 @@ enum Command {
     Status(status::StatusArgs),
 }
 
+/// The code of a failure by which nobody reads what a command prints.
+const NO_READER: &str = "EPIPE";
+
+/// What a shell gives for a program that SIGPIPE ends.
+const SIGPIPE: u8 = 128 + 13;
+
 /// What every command takes.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ConfigArgs {
@@ -74,16 +82,17 @@ impl ConfigArgs {
 /// Runs the program with the process's arguments.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    log::init();
-    let outcome = match cli.command {
+    let outcome = log::init().and_then(|()| match cli.command {
         Command::Init(arguments) => init::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Alerts(arguments) => alerts::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Status(arguments) => status::run(arguments),
-    };
+    });
     match outcome {
         Ok(code) => code,
+        // As `| head` wants it: nobody is there to be told.
+        Err(failure) if failure.peer_code() == Some(NO_READER) => ExitCode::from(SIGPIPE),
         Err(failure) => {
             report(&failure);
             ExitCode::from(if failure.class() == Class::Configuration { 2 } else { 1 })
@@ -92,15 +101,21 @@ pub fn main() -> ExitCode {
 }
 
 /// The last words: what is wrong, and the way out on a line of its own.
-#[expect(
-    clippy::print_stderr,
-    reason = "the error of a command is for its caller, not for the log"
-)]
 pub(crate) fn report(failure: &Failure) {
-    eprintln!("error: {failure}");
+    let mut text = format!("error: {failure}\n");
     if let Some(hint) = failure.way_out() {
-        eprintln!(" hint: {hint}");
+        text.push_str(&format!(" hint: {hint}\n"));
     }
+    // Where nobody reads it, the exit code still tells.
+    io::stderr().write_all(text.as_bytes()).ok();
+}
+
+/// What a command ends with where its output cannot be written.
+pub(crate) fn unwritable(error: io::Error) -> Failure {
+    let failure = Failure::definite("standard output cannot be written");
+    let is_unread = error.kind() == io::ErrorKind::BrokenPipe;
+    let failure = if is_unread { failure.code(NO_READER) } else { failure };
+    failure.cause(error)
 }
 
 /// A runtime for one command.

@@ -70,12 +70,19 @@ impl Drop for Server {
     }
 }
 
-/// Starts to answer questions about `status` at `listen`.
+/// An address that is ours, where nobody answers yet: who connects waits.
+#[derive(Debug)]
+pub struct Bound {
+    address: SocketAddr,
+    listener: TcpListener,
+}
+
+/// Takes the address `listen`.
 ///
 /// # Errors
 ///
-/// A failure that names `http.listen` where the address cannot be had.
-pub async fn serve(listen: SocketAddr, status: Status) -> Result<Server, Failure> {
+/// A failure that names `http.listen` where it cannot be had.
+pub async fn bind(listen: SocketAddr) -> Result<Bound, Failure> {
     let refused = |error| {
         Failure::fixable(format!("`http.listen` cannot have `{listen}`"))
             .hint("set `http.listen` to a free address")
@@ -83,10 +90,18 @@ pub async fn serve(listen: SocketAddr, status: Status) -> Result<Server, Failure
     };
     let listener = TcpListener::bind(listen).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
-    tracing::info!(%address, "http endpoint listens");
-    let status = Arc::new(watch::Sender::new(status));
-    let task = tokio::spawn(accept(listener, router(Arc::clone(&status))));
-    Ok(Server { address, status, task })
+    Ok(Bound { address, listener })
+}
+
+impl Bound {
+    /// Starts to answer questions about `status`.
+    pub fn serve(self, status: Status) -> Server {
+        let Self { address, listener } = self;
+        tracing::info!(%address, "http endpoint listens");
+        let status = Arc::new(watch::Sender::new(status));
+        let task = tokio::spawn(accept(listener, router(Arc::clone(&status))));
+        Server { address, status, task }
+    }
 }
 
 /// The relay that is answered for.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::{ConfigArgs, runtime};
+use super::{ConfigArgs, runtime, unwritable};
 use crate::alert::{Alerts, Sent, send_test};
 use crate::config::{Config, TlsFiles};
 use crate::failure::Failure;
@@ -55,13 +55,11 @@ struct TestArgs {
 /// Does one of them.
 pub(super) fn run(arguments: AlertsArgs) -> Result<ExitCode, Failure> {
     let mut out = io::stdout();
-    let unwritten =
-        |error: io::Error| Failure::definite("standard output cannot be written").cause(error);
     match arguments.what {
         What::List(ListArgs { config, json }) => {
             let config = config.load()?;
             let (rules, note) = runtime()?.block_on(rules(&config));
-            print_rules(&rules, note, json, &mut out).map_err(unwritten)?;
+            print_rules(&rules, note, json, &mut out).map_err(unwritable)?;
             Ok(ExitCode::SUCCESS)
         }
         What::Test(TestArgs { config }) => {
@@ -71,7 +69,7 @@ pub(super) fn run(arguments: AlertsArgs) -> Result<ExitCode, Failure> {
                     .hint("name an Alertmanager: `alerts: {alertmanager: http://…:9093}`"));
             }
             let sent = runtime()?.block_on(send_test(&config));
-            let all_taken = print_sent(&sent, &mut out).map_err(unwritten)?;
+            let all_taken = print_sent(&sent, &mut out).map_err(unwritable)?;
             Ok(if all_taken { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
     }

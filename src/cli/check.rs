@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{ConfigArgs, runtime};
+use super::{ConfigArgs, runtime, unwritable};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::postgres::Settings;
@@ -34,8 +34,7 @@ pub(super) struct CheckArgs {
 pub(super) fn run(arguments: CheckArgs) -> Result<ExitCode, Failure> {
     let config = arguments.config.load()?;
     let findings = runtime()?.block_on(everything(&config))?;
-    let is_fine = print(&findings, arguments.json, &mut io::stdout())
-        .map_err(|error| Failure::definite("standard output cannot be written").cause(error))?;
+    let is_fine = print(&findings, arguments.json, &mut io::stdout()).map_err(unwritable)?;
     Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{ConfigArgs, runtime};
+use super::{ConfigArgs, runtime, unwritable};
 use crate::config::{Config, Secret};
-use crate::failure::{Class, Failure};
+use crate::failure::Failure;
 use crate::postgres::Settings;
 
 use script::script;
@@ -122,9 +122,7 @@ fn explained(failure: Failure, options: &Options) -> Failure {
 }
 
 fn print(out: &mut dyn Write, text: &str) -> Result<(), Failure> {
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::new(Class::Definite, "the output cannot be written").cause(error))
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(unwritable)
 }
 
 /// One line of progress: what was done to what.

@@ -15,7 +15,7 @@ async fn server(state: State) -> (watch::Sender<RelayStatus>, Server) {
     let (sender, relay) = watch::channel(RelayStatus { state, ..RelayStatus::default() });
     let metrics = Arc::new(Metrics::new("orders", ["events"]).unwrap());
     let status = Status::new("orders", relay, no_reports(), metrics, Liveness::new());
-    (sender, serve(ANY_PORT, status).await.unwrap())
+    (sender, bind(ANY_PORT).await.unwrap().serve(status))
 }
 
 fn no_reports() -> watch::Receiver<SlotReport> {
@@ -130,10 +130,7 @@ async fn a_client_that_never_finishes_its_request_is_dropped() {
 #[tokio::test]
 async fn a_port_in_use_names_the_setting() {
     let (_state, server) = server(State::Streaming).await;
-    let (_sender, relay) = watch::channel(RelayStatus::default());
-    let metrics = Arc::new(Metrics::new("other", []).unwrap());
-    let status = Status::new("other", relay, no_reports(), metrics, Liveness::new());
-    let failure = serve(server.address(), status).await.unwrap_err();
+    let failure = bind(server.address()).await.unwrap_err();
     let text = failure.to_string();
     assert!(text.contains("`http.listen`") && text.contains("Address already in use"), "{text}");
 }

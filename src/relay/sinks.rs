@@ -23,13 +23,24 @@ pub(super) async fn start(
     mailbox: &Mailbox,
     metrics: &SinkMetrics,
 ) -> Result<Sink, Failure> {
+    begin(config, index, mailbox, metrics, false).await
+}
+
+/// Starts it to run, or only to see whether it would: then it creates nothing.
+async fn begin(
+    config: &Config,
+    index: usize,
+    mailbox: &Mailbox,
+    metrics: &SinkMetrics,
+    is_trial: bool,
+) -> Result<Sink, Failure> {
     let no_thread = |error| Failure::transient("cannot start a thread").cause(error);
     let Some((name, sink)) = config.sinks.get(index) else {
         return Err(Failure::configuration("there is no such sink"));
     };
     let sink = match sink {
         SinkConfig::Kafka(kafka) => {
-            return start_kafka(config, index, name, kafka, mailbox, metrics).await;
+            return start_kafka(config, index, name, kafka, mailbox, metrics, is_trial).await;
         }
         SinkConfig::RabbitMq(rabbitmq) => {
             return start_rabbitmq(config, index, name, rabbitmq, mailbox, metrics).await;
@@ -41,7 +52,7 @@ pub(super) async fn start(
     sink.map_err(no_thread)
 }
 
-/// Starts every sink as `run` would, and stops it again: what each says of its broker and of the
+/// Starts every sink as `run` would, but creating nothing, and stops it again: what each says of its broker and of the
 /// destinations that are known beforehand.
 ///
 /// # Errors
@@ -55,7 +66,7 @@ pub async fn try_sinks(config: &Config) -> Result<Vec<Trial>, Failure> {
     let mut trials = Vec::new();
     for (index, (name, _)) in config.sinks.iter().enumerate() {
         let Some(metrics) = metrics.sink(name) else { continue };
-        let outcome = match start(config, index, &Mailbox::default(), metrics).await {
+        let outcome = match begin(config, index, &Mailbox::default(), metrics, true).await {
             Ok(sink) => {
                 let known = Known::of(config, index, &sink);
                 sink.stop(TRIAL_GRACE).await;
@@ -108,6 +119,7 @@ async fn start_kafka(
     kafka: &KafkaConfig,
     mailbox: &Mailbox,
     metrics: &SinkMetrics,
+    is_trial: bool,
 ) -> Result<Sink, Failure> {
     let source = &config.source;
     let start = kafka::Start {
@@ -117,6 +129,7 @@ async fn start_kafka(
         window: kafka::Window { events: source.window_events, bytes: source.window_bytes },
         max_event_size: source.max_event_size,
         topics: &literal_topics(config, index),
+        is_trial,
         mailbox: mailbox.clone(),
         metrics: metrics.clone(),
     };

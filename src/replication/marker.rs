@@ -20,7 +20,11 @@ use super::slot::SlotInfo;
 /// Creates the schema and the table.
 pub const CREATE: &str = include_str!("../../migrations/0002_relay.sql");
 
-const EXISTS: &str = "SELECT to_regclass('pgoutbox.relay') IS NOT NULL";
+const EXISTS: &str = "\
+SELECT EXISTS (
+    SELECT
+    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE nspname = 'pgoutbox' AND relname = 'relay')";
 
 const READ: &str = "\
 SELECT system_identifier, timeline, created_lsn::text, created_at::text

@@ -94,6 +94,9 @@ pub struct Start<'a> {
     pub max_event_size: usize,
     /// Topics that are named literally in routes.
     pub topics: &'a [String],
+    /// Whether this is only tried: then nothing is created, and a topic that the brokers say they
+    /// would create may be missing.
+    pub is_trial: bool,
     /// Where reports go.
     pub mailbox: Mailbox,
     /// The sink's metrics.
@@ -102,7 +105,7 @@ pub struct Start<'a> {
 
 impl KafkaSink {
     /// Connects, and looks the named topics up; a broker that creates topics by itself makes them
-    /// now. Takes at most some 20 s.
+    /// now, unless it is a trial. Takes at most some 20 s.
     ///
     /// # Errors
     ///

@@ -64,6 +64,46 @@ fn a_wrong_configuration_is_named_with_its_place() {
     assert!(errors.contains("missing.yaml"), "{errors}");
 }
 
+/// A level that is none would mute the relay, and nobody would know.
+#[test]
+fn a_wrong_log_filter_is_named() {
+    for (text, part) in
+        [("loud", "`loud`"), ("info,pgoutbox::relay=trce", "`pgoutbox::relay=trce`")]
+    {
+        let output = Command::new(env!("CARGO_BIN_EXE_pgoutbox"))
+            .args(["run", "-c", "nowhere.yaml"])
+            .env("PGOUTBOX_LOG", text)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert_eq!(errors.matches("error: ").count(), 1, "{errors}");
+        assert!(errors.contains("`PGOUTBOX_LOG`") && errors.contains(part), "{errors}");
+    }
+}
+
+/// As behind `| true`, and behind `2>&1 | true`: no panic, and no exit code that means something else.
+#[test]
+fn who_does_not_read_on_is_left_in_peace() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("away.yaml");
+    fs::write(&file, "source: {postgres: {url: \"postgres://me@127.0.0.1:1/shop\"}}\n").unwrap();
+    let file = file.to_str().unwrap();
+    let unread = || Stdio::from(std::io::pipe().unwrap().1);
+    let code = |arguments: &[&str], out: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pgoutbox"));
+        command.args(arguments).env("PGOUTBOX_LOG", "trace").stdin(Stdio::null());
+        command.stdout(out).stderr(unread()).status().unwrap().code()
+    };
+    for command in [&["check"][..], &["alerts", "list"], &["init", "--print"]] {
+        let arguments = [command, &["-c", file]].concat();
+        assert_eq!(code(&arguments, unread()), Some(141), "{command:?}");
+    }
+    // The errors alone are not read: what they say is in the exit code still.
+    assert_eq!(code(&["check", "-c", file], Stdio::null()), Some(1));
+    assert_eq!(code(&["check", "-c", "nowhere.yaml"], Stdio::null()), Some(2));
+}
+
 /// Exit code and errors of a command that cannot get far.
 fn ended(command: &str, file: &str) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_pgoutbox"))

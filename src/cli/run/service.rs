@@ -4,6 +4,7 @@
 //! another thread than the relay's. Only then is the relay drained and the next one begun, so a
 //! configuration that is wrong changes nothing.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ use crate::status::Status;
 struct Ready {
     config: Config,
     supervisor: Supervisor,
+    /// The address of its HTTP endpoint, where that was taken beforehand.
+    bound: Option<http::Bound>,
 }
 
 /// What watches over a relay, for as long as this lives.
@@ -67,14 +70,14 @@ enum End {
 impl Ready {
     fn new(config: Config, options: Options) -> Result<Self, Failure> {
         let supervisor = Supervisor::new(config.clone(), options)?;
-        Ok(Self { config, supervisor })
+        Ok(Self { config, supervisor, bound: None })
     }
 }
 
 impl Watch {
     /// Watches over a relay from before it runs: a halt at its start is worth to be seen too.
     fn start(ready: &Ready) -> Self {
-        let Ready { config, supervisor } = ready;
+        let Ready { config, supervisor, .. } = ready;
         let (settings, metrics) = (supervisor.settings(), supervisor.metrics());
         let monitor =
             SlotMonitor::start(config, settings, Arc::clone(&metrics), supervisor.status());
@@ -85,7 +88,7 @@ impl Watch {
 
     /// Watches over the next relay, with what was seen so far.
     fn turn_to(&mut self, ready: &Ready) {
-        let Ready { config, supervisor } = ready;
+        let Ready { config, supervisor, .. } = ready;
         let (settings, metrics) = (supervisor.settings(), supervisor.metrics());
         self.monitor.turn_to(config, settings, Arc::clone(&metrics), supervisor.status());
         self.status = status(ready, &self.monitor);
@@ -94,7 +97,7 @@ impl Watch {
     }
 }
 
-fn status(Ready { config, supervisor }: &Ready, monitor: &SlotMonitor) -> Status {
+fn status(Ready { config, supervisor, .. }: &Ready, monitor: &SlotMonitor) -> Status {
     let (relay, reports) = (supervisor.status(), monitor.reports());
     let (metrics, liveness) = (supervisor.metrics(), supervisor.liveness());
     Status::new(config.name.clone(), relay, reports, metrics, liveness)
@@ -108,9 +111,9 @@ impl Service {
         options: Options,
     ) -> Result<Self, Failure> {
         let skip = options.skip.clone();
-        let ready = Ready::new(config, options)?;
+        let mut ready = Ready::new(config, options)?;
         let watch = Watch::start(&ready);
-        let server = serve(&ready.config, &watch.status).await?;
+        let server = serve(&mut ready, &watch.status).await?;
         let (source, reloads) = (Source { file, skip }, Reloads::default());
         Ok(Self { ready, watch, source, server, reloads })
     }
@@ -119,8 +122,8 @@ impl Service {
     pub(super) async fn run(self, mut asked: Asked) -> Result<(), Failure> {
         let Self { mut ready, mut watch, source, mut server, mut reloads } = self;
         loop {
-            let listen = ready.config.http_listen;
-            let one = Box::pin(run_one(ready, &source, &mut reloads, &mut asked));
+            let listen = server.as_ref().and(ready.config.http_listen);
+            let one = Box::pin(run_one(ready, listen, &source, &mut reloads, &mut asked));
             match one.await? {
                 End::Stopped => return Ok(()),
                 End::Next(next) => ready = *next,
@@ -128,31 +131,55 @@ impl Service {
             watch.turn_to(&ready);
             reloads.show(&ready.supervisor);
             info!("the configuration was read again and is in force");
-            if ready.config.http_listen == listen {
-                if let Some(server) = &server {
+            match &server {
+                Some(server) if ready.config.http_listen == listen => {
                     server.show(watch.status.clone());
                 }
-            } else {
-                drop(server.take());
-                server = serve(&ready.config, &watch.status).await.unwrap_or_else(|failure| {
-                    error!(%failure, "the relay runs on without its http endpoint");
-                    None
-                });
+                _ => {
+                    drop(server.take());
+                    server = serve(&mut ready, &watch.status).await.unwrap_or_else(|failure| {
+                        error!(%failure, "the relay runs on without its http endpoint");
+                        None
+                    });
+                }
             }
         }
     }
 }
 
-async fn serve(config: &Config, status: &Status) -> Result<Option<http::Server>, Failure> {
-    match config.http_listen {
-        Some(listen) => http::serve(listen, status.clone()).await.map(Some),
-        None => Ok(None),
+async fn serve(ready: &mut Ready, status: &Status) -> Result<Option<http::Server>, Failure> {
+    let bound = match (ready.bound.take(), ready.config.http_listen) {
+        (Some(bound), _) => bound,
+        (None, Some(listen)) => http::bind(listen).await?,
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(bound.serve(status.clone())))
+}
+
+/// Takes the address `listen` while the endpoint in force still answers; not one that is a part of
+/// that endpoint's own, or the other way round, which is free only once it has gone.
+async fn bind_beside(
+    listen: Option<SocketAddr>,
+    in_force: Option<SocketAddr>,
+) -> Result<Option<http::Bound>, Failure> {
+    match listen {
+        Some(listen) if in_force.is_none_or(|in_force| !overlap(listen, in_force)) => {
+            http::bind(listen).await.map(Some)
+        }
+        _ => Ok(None),
     }
 }
 
-/// Runs one relay until it ends, by itself, by a stop, or since the next is ready.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && (one.ip() == other.ip() || is_any)
+}
+
+/// Runs one relay until it ends, by itself, by a stop, or since the next is ready; `listen` is where its
+/// HTTP endpoint answers.
 async fn run_one(
     ready: Ready,
+    listen: Option<SocketAddr>,
     source: &Source,
     reloads: &mut Reloads,
     asked: &mut Asked,
@@ -175,10 +202,10 @@ async fn run_one(
                     ask.send_replace(true);
                 }
                 Ask::Reload if next.is_some() || *ask.borrow() => {}
-                Ask::Reload => trial = Some(begin_trial(source.clone(), name.clone())),
+                Ask::Reload => trial = Some(begin_trial(source.clone(), name.clone(), listen)),
             },
             () = rotation.changed(), if trial.is_none() && next.is_none() && !*ask.borrow() => {
-                trial = Some(begin_trial(source.clone(), name.clone()));
+                trial = Some(begin_trial(source.clone(), name.clone(), listen));
             }
             prepared = under_way(&mut trial) => {
                 trial = None;
@@ -203,8 +230,8 @@ async fn run_one(
 
 type Trial = JoinHandle<Result<Box<Ready>, Failure>>;
 
-/// Reads the file and tries what it says.
-fn begin_trial(source: Source, name: String) -> Trial {
+/// Reads the file and tries what it says, and takes the address of its HTTP endpoint.
+fn begin_trial(source: Source, name: String, listen: Option<SocketAddr>) -> Trial {
     let Source { file, skip } = source;
     info!(file = %file.display(), "reading the configuration again");
     tokio::spawn(async move {
@@ -214,8 +241,9 @@ fn begin_trial(source: Source, name: String) -> Trial {
             let hint = "the name is in every metric and on the server: start the relay again";
             return Err(Failure::configuration(message).hint(hint));
         }
-        let ready = Ready::new(config, Options { skip, is_reload: true })?;
+        let mut ready = Ready::new(config, Options { skip, is_reload: true })?;
         ready.supervisor.try_start().await?;
+        ready.bound = bind_beside(ready.config.http_listen, listen).await?;
         Ok(Box::new(ready))
     })
 }

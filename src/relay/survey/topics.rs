@@ -120,10 +120,12 @@ fn finding(subject: &str, fault: Fault, topics: &[&str], facts: &Facts) -> Findi
 
 /// Not an error: the brokers may create it with its first event.
 fn absent(subject: &str, topic: &str, facts: &Facts) -> Finding {
-    let message = format!(
-        "topic `{topic}` does not exist (or may not be seen): its first event halts, unless the \
-         brokers create topics by themselves"
-    );
+    let consequence = if facts.creates_topics {
+        "the brokers would create it when it is first used, with their defaults"
+    } else {
+        "its first event halts, unless the brokers create topics by themselves"
+    };
+    let message = format!("topic `{topic}` does not exist (or may not be seen): {consequence}");
     Finding::warning(subject, message).fix(format!(
         "`kafka-topics.sh --bootstrap-server {} --create --topic {topic}`",
         facts.brokers

@@ -10,6 +10,7 @@ mod index;
 mod retention;
 mod role;
 mod sender;
+mod volume;
 
 use std::time::Duration;
 
@@ -41,6 +42,7 @@ pub async fn doctor(config: &Config, settings: &Settings, slot: Option<&SlotInfo
     let context = Context { config, settings, session: &session };
     collect(&mut findings, "role", role::ask(&context)).await;
     collect(&mut findings, "retention of WAL", retention::ask(&context, slot)).await;
+    collect(&mut findings, "volume of WAL", volume::ask(&context)).await;
     collect(&mut findings, "failover", failover::ask(&context, slot)).await;
     collect(&mut findings, "indexes", index::ask(&context)).await;
     collect(&mut findings, "clock", clock::ask(&context)).await;

@@ -7,7 +7,7 @@ use rdkafka::ClientContext;
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier};
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
-use rdkafka::metadata::MetadataTopic;
+use rdkafka::metadata::{Metadata, MetadataTopic};
 use rdkafka::producer::Producer as _;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -52,7 +52,8 @@ pub(super) struct TopicConfig {
 }
 
 /// Looks `topic` up on the producer's own connections. Where the brokers create topics by
-/// themselves, this makes them do it, as a first write would.
+/// themselves, this makes them do it, as a first write would; not where the settings are
+/// [`creating_nothing`](super::settings::Settings::creating_nothing).
 ///
 /// # Errors
 ///
@@ -107,6 +108,16 @@ impl Admin {
         }
     }
 
+    /// Whether the brokers create topics by themselves, as [`creates_topics`] says. Blocks for at most
+    /// a few seconds.
+    pub(super) fn creates_topics(&self, producer: &Producer) -> bool {
+        let asked = self.with_client(|native| {
+            let metadata = producer.client().fetch_metadata(None, PATIENCE)?;
+            Ok(self.runtime.block_on(creates_topics(native, &metadata)))
+        });
+        asked.unwrap_or_default()
+    }
+
     /// Closes the connections once nobody has asked for a while.
     pub(super) fn rest(&self, now: Instant) {
         let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,20 +127,43 @@ impl Admin {
     }
 
     fn ask(&self, topic: &str) -> Result<TopicConfig, KafkaError> {
-        let mut slot = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        let native = match slot.take() {
-            Some(client) => client.native,
-            None => AdminClient::from_config_and_context(&self.config, Quiet)?,
-        };
         let options = AdminOptions::new().request_timeout(Some(PATIENCE));
         let resource = [ResourceSpecifier::Topic(topic)];
-        let answer = self.runtime.block_on(native.describe_configs(&resource, &options));
-        *slot = Some(Client { native, used: Instant::now() });
+        let answer = self.with_client(|native| {
+            self.runtime.block_on(native.describe_configs(&resource, &options))
+        });
         match answer?.into_iter().next() {
             Some(found) => found.map(|found| read(&found)).map_err(KafkaError::AdminOp),
             None => Ok(TopicConfig::default()),
         }
     }
+
+    /// Asks something on the connections that there are, or on new ones.
+    fn with_client<T>(
+        &self,
+        question: impl FnOnce(&AdminClient<Quiet>) -> Result<T, KafkaError>,
+    ) -> Result<T, KafkaError> {
+        let mut slot = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let native = match slot.take() {
+            Some(client) => client.native,
+            None => AdminClient::from_config_and_context(&self.config, Quiet)?,
+        };
+        let answer = question(&native);
+        *slot = Some(Client { native, used: Instant::now() });
+        answer
+    }
+}
+
+/// Whether a broker of `metadata` says that it creates topics at their first use. `false` too where it
+/// does not answer, or where its settings may not be read (`DescribeConfigs` on the cluster).
+pub(super) async fn creates_topics(client: &AdminClient<Quiet>, metadata: &Metadata) -> bool {
+    let Some(broker) = metadata.brokers().first() else { return false };
+    let asked = [ResourceSpecifier::Broker(broker.id())];
+    let options = AdminOptions::new().request_timeout(Some(PATIENCE));
+    let answer = client.describe_configs(&asked, &options).await;
+    let settings = answer.ok().and_then(|found| found.into_iter().next()?.ok());
+    let value = settings.and_then(|it| it.get("auto.create.topics.enable")?.value.clone());
+    value.as_deref() == Some("true")
 }
 
 fn read(resource: &ConfigResource) -> TopicConfig {

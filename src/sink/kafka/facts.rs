@@ -10,7 +10,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::metadata::{Metadata, MetadataTopic};
 
 use super::Window;
-use super::admin::Quiet;
+use super::admin::{self, Quiet};
 use super::error::{self, Site};
 use super::settings::Settings;
 use crate::config::KafkaConfig;
@@ -32,6 +32,8 @@ pub struct Facts {
     pub topics: Vec<Topic>,
     /// Those that do not, or that we may not see.
     pub missing: Vec<String>,
+    /// Whether the brokers say that they would create them.
+    pub creates_topics: bool,
 }
 
 /// A topic that exists.
@@ -72,6 +74,9 @@ pub async fn facts(
             .map_err(|_| Failure::transient("asking the brokers was interrupted"))?
             .map_err(|error| failed(&settings.site, &error))?;
     facts.learn_topics(&metadata, topics);
+    if !facts.missing.is_empty() {
+        facts.creates_topics = admin::creates_topics(&client, &metadata).await;
+    }
     let mut described = describe(&client, &facts.topics, &settings.site).await?;
     for topic in &mut facts.topics {
         topic.settings = described.remove(&topic.name).unwrap_or_default();

@@ -99,6 +99,17 @@ impl Settings {
         })
     }
 
+    /// The same for clients by which brokers never create a topic: librdkafka says so in every
+    /// metadata request, whatever kind of client it is (`rdkafka_metadata.c`; brokers from 0.11 on
+    /// heed it).
+    #[must_use]
+    pub(super) fn creating_nothing(mut self) -> Self {
+        for config in [&mut self.common, &mut self.producer] {
+            config.set("allow.auto.create.topics", "false");
+        }
+        self
+    }
+
     /// The largest batch where no topic asks for less.
     pub(super) fn batch_size(&self) -> u32 {
         self.batch_size

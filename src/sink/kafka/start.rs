@@ -1,5 +1,6 @@
 //! Starting: a connection that answers, the topics that routes name, then the two threads.
 
+use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread;
@@ -29,13 +30,16 @@ const CONNECT: Duration = Duration::from_secs(10);
 const CREATE: Duration = Duration::from_secs(5);
 
 pub(super) async fn start(start: Start<'_>) -> Result<KafkaSink, Failure> {
-    let Start { config, name, client_id, window, max_event_size, topics, mailbox, metrics } = start;
+    let Start { config, name, client_id, window, max_event_size, topics, .. } = start;
+    let Start { is_trial, mailbox, metrics, .. } = start;
     let settings = Settings::new(config, client_id, window, max_event_size)?;
+    let settings = if is_trial { settings.creating_nothing() } else { settings };
     let admin = Admin::new(settings.admin(), Handle::current());
     let shared = Arc::new(Shared::new(name, settings, mailbox, metrics, admin));
     let topics: Vec<Arc<str>> = topics.iter().map(|topic| Arc::from(topic.as_str())).collect();
     let connecting = Arc::clone(&shared);
-    let connected = tokio::task::spawn_blocking(move || connect(&connecting, &topics)).await;
+    let connected =
+        tokio::task::spawn_blocking(move || connect(&connecting, &topics, is_trial)).await;
     let producer = connected.map_err(|_| Failure::transient("connecting was interrupted"))??;
     *shared.producer() = Some(Arc::clone(&producer));
     let driver = spawn(&shared, producer)?;
@@ -76,12 +80,17 @@ fn spawn(shared: &Arc<Shared>, producer: Arc<Producer>) -> Result<DriverThread, 
 }
 
 /// A producer whose batches suit the named topics, on brokers that answer.
-fn connect(shared: &Arc<Shared>, topics: &[Arc<str>]) -> Result<Arc<Producer>, Failure> {
+fn connect(
+    shared: &Arc<Shared>,
+    topics: &[Arc<str>],
+    is_trial: bool,
+) -> Result<Arc<Producer>, Failure> {
     let batch_size = shared.batch_size();
     let producer = driver::make(shared, Pace::SlowStart, batch_size)?;
     wait_for_brokers(shared, &producer)?;
+    let would_create = LazyCell::new(|| is_trial && shared.admin.creates_topics(&producer));
     for name in topics {
-        find_topic(shared, &producer, name)?;
+        find_topic(shared, &producer, name, &would_create)?;
     }
     let fitting = shared.fit_batch_size();
     if fitting == batch_size {
@@ -112,7 +121,13 @@ fn wait_for_brokers(shared: &Shared, producer: &Producer) -> Result<(), Failure>
     }
 }
 
-fn find_topic(shared: &Shared, producer: &Producer, name: &Arc<str>) -> Result<(), Failure> {
+/// Waits for a topic. One that is missing is left for later where the brokers `would_create` it.
+fn find_topic(
+    shared: &Shared,
+    producer: &Producer,
+    name: &Arc<str>,
+    would_create: &LazyCell<bool, impl FnOnce() -> bool>,
+) -> Result<(), Failure> {
     let deadline = Instant::now() + CREATE;
     let topic = shared.topics.add(name);
     loop {
@@ -127,6 +142,7 @@ fn find_topic(shared: &Shared, producer: &Producer, name: &Arc<str>) -> Result<(
                 topic.set_phase(Phase::Open);
                 return Ok(());
             }
+            Ok(Seen::Refused(code)) if error::is_missing(code) && **would_create => return Ok(()),
             Ok(Seen::Refused(code)) if is_late || !error::is_missing(code) => {
                 return Err(shared.settings.site.topic(name, code));
             }

@@ -85,3 +85,34 @@ async fn copies_that_are_too_few_are_found_and_what_may_not_be_read_is_named() {
     may("DescribeConfigs");
     finds(&settings, &["an event may be acknowledged with one copy"]).await;
 }
+
+/// Who creates topics by asking for one would leave what a mistyped name gave: one partition, one copy.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_topic_is_named_and_not_created_though_the_brokers_would() {
+    let properties = vec![("auto.create.topics.enable", "true".to_owned())];
+    let options = KafkaOptions { acls: true, properties, ..KafkaOptions::default() };
+    let kafka = PrivateKafka::start(&options).await;
+    let healthy = Healthy::new(Server::Newest).await;
+    let topics = Topics::new(&kafka.brokers(), "missing");
+    let missing = topics.name("order");
+    let settings = healthy
+        .settings
+        .clone()
+        .with("sinks.events.kafka.brokers", json!([kafka.brokers()]))
+        .with("routes", json!([{"topic": missing}]));
+    let create = format!("--create --topic {missing}");
+    let fix = check(&settings).await.fix("warning", &[&missing, "the brokers would create it"]);
+    assert!(fix.contains(&create), "{fix}");
+    assert!(!topics.exists("order"), "created by a look");
+
+    // Where the brokers do not say that they would, it is an error.
+    let user = ["--add", "--allow-principal", "User:relay", "--operation", "Describe"];
+    kafka.acl(&[&user[..], &["--topic", &missing]].concat());
+    let mut settings = settings.with("sinks.events.kafka.brokers", json!([kafka.sasl_brokers()]));
+    for (name, value) in PrivateKafka::sasl_properties() {
+        settings = settings.with_kafka_property(name, value);
+    }
+    let fix = check(&settings).await.fix("error", &[&missing, "does not exist"]);
+    assert!(fix.contains(&create), "{fix}");
+    assert!(!topics.exists("order"), "created by a look");
+}

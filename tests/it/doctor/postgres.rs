@@ -64,6 +64,10 @@ async fn a_server_that_keeps_too_much_or_too_little_wal_is_found(server: Server)
         sql.run(&statement).await;
     }
     is_silent(&volume).await;
+    let nowhere = json!({"wal_volume_path": "/no/such/volume"});
+    let nowhere = healthy.settings.clone().with("monitor", nowhere);
+    let fix = finds(&nowhere, &["`monitor.wal_volume_path`", "`/no/such/volume`"]).await;
+    assert!(fix.contains("`monitor.wal_volume_size`"), "{fix}");
 
     // The server's files, its statistics among them, may be a copy of older ones.
     sql.value("SELECT pg_stat_reset_shared('wal')").await;

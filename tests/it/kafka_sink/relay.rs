@@ -64,6 +64,7 @@ impl Relay {
             window: Window { events: 1_000, bytes: 1 << 20 },
             max_event_size: 1 << 20,
             topics: &topics,
+            is_trial: false,
             mailbox: mailbox.clone(),
             metrics: metrics.sink("kafka").expect("sink").clone(),
         })

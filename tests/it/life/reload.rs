@@ -1,6 +1,7 @@
 //! SIGHUP: the configuration is read again, and a wrong one changes nothing.
 
 use std::fs;
+use std::net::TcpListener;
 use std::time::Duration;
 
 use serde_json::json;
@@ -14,6 +15,7 @@ on_both_servers!(
     a_reload_under_load_loses_and_repeats_nothing,
     a_wrong_configuration_changes_nothing_and_says_why,
     a_reload_mends_what_halts_the_relay,
+    a_reload_may_name_a_topic_that_the_brokers_create,
     a_password_that_is_rotated_in_its_file_is_used_without_a_restart,
 );
 
@@ -44,18 +46,24 @@ async fn a_reload_under_load_loses_and_repeats_nothing(server: Server) {
     assert_eq!(relay.metric("pgoutbox_reloads_total", REFUSED).await, Some(0.0));
 }
 
-/// An unknown key, another name, a broker that nobody is, a publication that is not there: each is
-/// told, and the relay goes on with what it had, on the same connection.
+/// An unknown key, another name, a broker that nobody is, a publication that is not there, an HTTP
+/// address that somebody else has: each is told, and the relay goes on with what it had, on the same connection.
 async fn a_wrong_configuration_changes_nothing_and_says_why(server: Server) {
     let scene = Scene::new(server, "wrong").await;
     let mut relay = Relay::streaming(&scene.settings).await;
     let walsender = scene.database.walsender().await.unwrap().pid;
     let settings = || scene.settings.clone();
+    let somebody = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let taken = somebody.local_addr().unwrap().to_string();
     let wrong = [
         (settings().with("rotues", json!([])), "`rotues`"),
         (settings().with("name", "other"), "`other`"),
         (settings().with("sinks.events.kafka.brokers", json!(["127.0.0.1:1"])), "127.0.0.1:1"),
         (settings().with("source.postgres.publication", "nothing"), "`nothing`"),
+        (
+            settings().with("http.listen", taken.as_str()),
+            &format!("`http.listen` cannot have `{taken}`"),
+        ),
     ];
     for (round, (settings, named)) in (1_u32..).zip(&wrong) {
         relay.reload(settings);
@@ -68,7 +76,7 @@ async fn a_wrong_configuration_changes_nothing_and_says_why(server: Server) {
     assert_eq!(scene.database.walsender().await.unwrap().pid, walsender);
     let mut reader = Reader::new(&scene.topics);
     reader.read_count(wrong.len(), SHORT);
-    assert_eq!(first_texts(reader.records()), payloads(1..=4));
+    assert_eq!(first_texts(reader.records()), payloads(1..=5));
 
     // What was right before is right again, and the endpoint may move.
     let moved = settings().with_free_http_port();
@@ -96,6 +104,20 @@ async fn a_reload_mends_what_halts_the_relay(server: Server) {
     let mut reader = Reader::new(&scene.topics);
     reader.read_until("both events", SHORT, |all| first_texts(all).len() == 2);
     assert_state(&relay, "streaming", 200).await;
+}
+
+/// The trial creates nothing, and the relay that follows does, as at a start: the shared broker creates
+/// topics at their first use.
+async fn a_reload_may_name_a_topic_that_the_brokers_create(server: Server) {
+    let scene = Scene::new(server, "created").await;
+    let mut relay = Relay::streaming(&scene.settings).await;
+    let fresh = json!([{"sink": "events", "topic": scene.topics.name("fresh")}]);
+    relay.reload(&scene.settings.clone().with("routes", fresh));
+    wait_metric(&relay, "pgoutbox_reloads_total", APPLIED, 1.0).await;
+    relay.wait_state("streaming", SHORT).await;
+    scene.write(1..=1).await;
+    scene.confirmed().await;
+    assert!(scene.topics.exists("fresh"));
 }
 
 /// The role's password changes, and the file of it a little later: the relay, which was cut off in

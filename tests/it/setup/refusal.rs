@@ -45,6 +45,19 @@ async fn a34_each_cause_has_its_line_and_no_slot_is_made(server: Server) {
     }
     assert_eq!(check(&settings).await.of("error"), [""; 0]);
 
+    database.sql().run(&format!("REVOKE USAGE ON SCHEMA pgoutbox FROM {name}")).await;
+    let checked = check(&settings).await;
+    assert_eq!(checked.of("error").len(), 1, "{checked:?}");
+    let slot = format!("slot `{name}` confirmed to");
+    assert!(checked.of("ok").iter().any(|line| line.starts_with(&slot)), "{checked:?}");
+    let grants = checked.fix("error", &["table `pgoutbox.relay`", "42501"]);
+    let ended = command(&settings, "run", &[]).await;
+    assert!(!ended.success && ended.stderr.contains(typed(&grants)[0]), "{ended:?}");
+    for grant in typed(&grants) {
+        database.sql().run(grant).await;
+    }
+    assert_eq!(check(&settings).await.of("error"), [""; 0]);
+
     let theirs =
         format!("SELECT pg_create_logical_replication_slot('{}', 'pgoutput')", other.name());
     other.sql().value(&theirs).await;

@@ -79,6 +79,13 @@ impl Topics {
         results.into_iter().for_each(|result| drop(result.unwrap()));
     }
 
+    /// Whether a topic is there; all are asked for, since to ask for one by its name may create it.
+    pub(crate) fn exists(&self, word: &str) -> bool {
+        let name = self.name(word);
+        let metadata = self.admin().inner().fetch_metadata(None, SHORT).unwrap();
+        metadata.topics().iter().any(|topic| topic.name() == name)
+    }
+
     /// Deletes a topic and waits until the broker knows it no more.
     pub(crate) async fn delete(&self, word: &str) {
         let name = self.name(word);

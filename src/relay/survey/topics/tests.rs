@@ -98,6 +98,7 @@ fn what_may_not_be_read_is_said_to_be_unknown() {
         brokers: "b:9092".to_owned(),
         principal: Some("relay".to_owned()),
         size: 3,
+        creates_topics: false,
         topics: vec![topic],
         missing: vec!["gone".to_owned()],
     };
