@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use self::ask::Relay;
 use self::look::{Look, Rates};
 use self::screen::Screen;
-use super::{ConfigArgs, runtime};
+use super::{ConfigArgs, runtime, unwritable};
 use crate::failure::Failure;
 
 /// Between two looks.
@@ -107,8 +107,4 @@ async fn look_on(relay: &Relay, mut screen: Screen) -> Result<(), Failure> {
         }
         sleep(INTERVAL).await;
     }
-}
-
-fn unwritable(error: io::Error) -> Failure {
-    Failure::definite("standard output cannot be written").cause(error)
 }

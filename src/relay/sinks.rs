@@ -52,8 +52,8 @@ async fn begin(
     sink.map_err(no_thread)
 }
 
-/// Starts every sink as `run` would, but creating nothing, and stops it again: what each says of its broker and of the
-/// destinations that are known beforehand.
+/// Starts every sink as `run` would, but creating nothing, and stops it again: what each says of its
+/// broker and of the destinations that are known beforehand.
 ///
 /// # Errors
 ///
