@@ -33,8 +33,8 @@ pub(super) struct Poison {
     skip: HashSet<String>,
     /// By the number of their delivery, so the oldest first, each with its way out.
     halted: BTreeMap<u64, (HaltedEvent, String)>,
-    /// How many there are, those beyond [`LISTED`] included.
-    count: usize,
+    /// How many more there are, beyond [`LISTED`].
+    unlisted: usize,
     /// Ordering keys of halted events that have no destination to wait for.
     barred: HashSet<u64, FixedState>,
 }
@@ -44,7 +44,7 @@ impl Poison {
         Self {
             skip: skip.into_iter().collect(),
             halted: BTreeMap::new(),
-            count: 0,
+            unlisted: 0,
             barred: HashSet::default(),
         }
     }
@@ -52,7 +52,7 @@ impl Poison {
     /// Nothing is halted any more: the events will be read again.
     pub(super) fn begin_session(&mut self) {
         self.halted.clear();
-        self.count = 0;
+        self.unlisted = 0;
         self.barred.clear();
     }
 
@@ -69,7 +69,6 @@ impl Poison {
 
     /// The event of this delivery halts the relay.
     pub(super) fn halt(&mut self, delivery: DeliveryId, id: &str, target: &str, reason: &Failure) {
-        self.count += 1;
         let event = HaltedEvent {
             id: id.to_owned(),
             destination: target.to_owned(),
@@ -79,6 +78,7 @@ impl Poison {
         if self.halted.len() > LISTED {
             // An older one may be found later: what another sink refuses.
             self.halted.pop_last();
+            self.unlisted += 1;
         }
     }
 
@@ -95,7 +95,7 @@ impl Poison {
 
     /// Whether an event halts the relay.
     pub(super) fn halts(&self) -> bool {
-        self.count > 0
+        !self.halted.is_empty()
     }
 
     /// Names the oldest, since it is what holds the position, and a few more.
@@ -105,8 +105,9 @@ impl Poison {
             return None;
         }
         let mut reason: Vec<String> = named.iter().map(|(event, _)| sentence(event)).collect();
-        if let Some(more) = self.count.checked_sub(named.len()).filter(|more| *more > 0) {
-            reason.push(format!("{more} more (`/status` has them)"));
+        let more = self.halted.len() - named.len() + self.unlisted;
+        if more > 0 {
+            reason.push(format!("{more} more (`/status` lists {})", self.halted.len()));
         }
         let hint: Vec<&str> = named.iter().map(|(_, hint)| hint.as_str()).collect();
         Some(State::Halted { reason: reason.join("; "), hint: Some(hint.join("; ")) })
@@ -152,13 +153,14 @@ mod tests {
     fn the_oldest_event_is_named_first_and_many_are_counted() {
         let mut poison = Poison::new([]);
         assert_eq!(poison.state(), None);
-        for number in (0..5).rev() {
+        for number in (0..105).rev() {
             let reason = Failure::transient("too large");
             poison.halt(DeliveryId(number), &format!("e-{number}"), "orders", &reason);
         }
         let Some(State::Halted { reason, hint }) = poison.state() else { panic!() };
-        insta::assert_snapshot!(reason, @"event `e-0` cannot be delivered to `orders`: too large; event `e-1` cannot be delivered to `orders`: too large; event `e-2` cannot be delivered to `orders`: too large; 2 more (`/status` has them)");
+        insta::assert_snapshot!(reason, @"event `e-0` cannot be delivered to `orders`: too large; event `e-1` cannot be delivered to `orders`: too large; event `e-2` cannot be delivered to `orders`: too large; 102 more (`/status` lists 100)");
         assert!(hint.unwrap().starts_with("skip the event: `pgoutbox run --skip e-0`; skip"));
+        assert_eq!(poison.halted_events().len(), LISTED);
         poison.begin_session();
         assert!(!poison.halts() && poison.state().is_none());
     }

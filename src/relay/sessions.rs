@@ -208,8 +208,8 @@ impl Sessions {
         let pid = holder.as_ref().map(|holder| holder.pid);
         let is_relay = holder.is_some_and(|holder| holder.application_name == Some(ours));
         if self.held_by.as_ref() != Some(&text) {
-            let pid = text.as_str();
-            warn!(slot, holder = pid, sqlstate = SLOT_ACTIVE, "the slot is held; waiting for it");
+            let holder = text.as_str();
+            warn!(slot, holder, sqlstate = SLOT_ACTIVE, "the slot is held; waiting for it");
         }
         self.relay.publisher.state(match (pid, is_relay) {
             (_, true) => State::Standby { holder: text.clone() },

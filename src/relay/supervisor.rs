@@ -187,7 +187,7 @@ impl Supervisor {
             let metrics = self.metrics.sink(name).cloned();
             let metrics = metrics.ok_or_else(|| Failure::configuration("a sink has no metrics"))?;
             let sink = sinks::start(&self.config, index, &mailbox, &metrics).await;
-            let sink = sink.inspect_err(|failure| self.is_away(name, failure))?;
+            let sink = sink.inspect_err(|failure| self.show_away(name, failure))?;
             let rate = self.config.max_rate.map(|rate| Rate::new(rate, Instant::now()));
             outgoing.push(Outgoing::new(name.clone(), sink, mailbox, metrics, rate));
         }
@@ -196,7 +196,7 @@ impl Supervisor {
 
     /// Shows a sink that does not start: the relay's state tells the reason as well, but not that it
     /// is a broker's.
-    fn is_away(&self, sink: &str, failure: &Failure) {
+    fn show_away(&self, sink: &str, failure: &Failure) {
         let blocked = BlockedDestination { destination: None, reason: failure.to_string() };
         let sink = SinkStatus {
             name: sink.to_owned(),

@@ -133,19 +133,11 @@ fn figures(facts: &mut Facts, slot: &SlotFigures, relay: &RelayStatus, report: &
         None => facts.set(M::SlotSafeWalBytes, Reading::Fine),
     }
     wal_status(facts, slot, &explained);
-    facts.known(M::SlotActive, Some(f64::from(u8::from(slot.active))), |_| {
-        let finding = explain_relay(Finding::new(format!("nobody reads {name}")), relay);
-        match &slot.inactive_since {
-            Some(since) if finding.cause.is_empty() => {
-                finding.cause(format!("inactive since {since}"))
-            }
-            Some(since) => {
-                let cause = format!("inactive since {since}; {}", finding.cause);
-                finding.cause(cause)
-            }
-            None => finding,
-        }
-    });
+    let finding = explain_relay(Finding::new(format!("nobody reads {name}")), relay);
+    let since = slot.inactive_since.map(|since| format!("inactive since {since}"));
+    let why = Some(finding.cause.clone()).filter(|why| !why.is_empty());
+    let causes: Vec<String> = since.into_iter().chain(why).collect();
+    facts.flag(M::SlotActive, slot.active, finding.cause(causes.join("; ")));
 }
 
 fn wal_status(facts: &mut Facts, slot: &SlotFigures, explained: &dyn Fn(Finding) -> Finding) {

@@ -243,8 +243,7 @@ async fn a_synchronous_walsender_is_told(server: Server) {
     let mut database = {
         // Nothing commits before there is somebody to wait for.
         let admin = postgres.cluster().connect("postgres").await;
-        admin.run("ALTER SYSTEM SET synchronous_standby_names = ''").await;
-        admin.run("SELECT pg_reload_conf()").await;
+        admin.set("synchronous_standby_names", "").await;
         Database::create_on(&postgres.cluster(), "sync").await
     };
     database.reconnect().await;
@@ -252,16 +251,11 @@ async fn a_synchronous_walsender_is_told(server: Server) {
     let watched = Watched::new().await;
     let settings = settings(&watched, &database, &[("walsender_synchronous", json!({}))]).await;
     let _relay = Relay::streaming(&settings).await;
-    let set = async |names: &str| {
-        let sql = database.sql();
-        sql.run(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'")).await;
-        sql.run("SELECT pg_reload_conf()").await;
-    };
-    set("*").await;
+    database.sql().set("synchronous_standby_names", "*").await;
     let pid = database.walsender().await.unwrap().pid;
     let words = [&*format!("walsender {pid}"), "synchronous_standby_names"];
     watched.fires("PgoutboxSynchronousWalsender", &words).await;
-    set("").await;
+    database.sql().set("synchronous_standby_names", "").await;
     watched.is_over("PgoutboxSynchronousWalsender").await;
 }
 
@@ -276,12 +270,7 @@ async fn a_standby_that_is_gone_is_told_as_what_holds_the_events() {
     let rule = json!({"above": "2s", "clear": "1s"});
     let settings = settings(&watched, &database, &[("slot_lag_seconds", rule)]).await;
     let mut relay = Relay::streaming(&settings).await;
-    let set = async |slots: &str| {
-        let sql = database.sql();
-        sql.run(&format!("ALTER SYSTEM SET synchronized_standby_slots = '{slots}'")).await;
-        sql.run("SELECT pg_reload_conf()").await;
-    };
-    set("gone").await;
+    database.sql().set("synchronized_standby_slots", "gone").await;
     let pid = database.walsender().await.unwrap().pid;
     let waits = format!("SELECT wait_event FROM pg_stat_activity WHERE pid = {pid}");
     wait_until("a walsender that waits", SHORT, async || {
@@ -295,7 +284,7 @@ async fn a_standby_that_is_gone_is_told_as_what_holds_the_events() {
     let words = [&*format!("walsender {pid}"), "standby", "synchronized_standby_slots = ''"];
     watched.fires("PgoutboxSlotLagSeconds", &words).await;
     assert!(relay.printed().is_empty(), "{:?}", relay.printed());
-    set("").await;
+    database.sql().set("synchronized_standby_slots", "").await;
     relay.wait_printed(1, SHORT).await;
     watched.is_over("PgoutboxSlotLagSeconds").await;
 }

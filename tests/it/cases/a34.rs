@@ -157,8 +157,7 @@ async fn is_let_in(database: &Database, data: &Path, settings: &Settings) {
 async fn is_no_synchronous_standby(database: &Database, settings: &Settings) {
     let shows = "SHOW synchronous_standby_names";
     let sql = database.sql();
-    sql.run("ALTER SYSTEM SET synchronous_standby_names = '*'").await;
-    sql.run("SELECT pg_reload_conf()").await;
+    sql.set("synchronous_standby_names", "*").await;
     wait_until("the setting", SHORT, async || (sql.value(shows).await? == "*").then_some(())).await;
     let words = ["`synchronous_standby_names`", "`*`", "pgoutbox:orders"];
     let refusal = Refusal::of(settings, &[]).await.says(1, &words);

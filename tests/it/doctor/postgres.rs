@@ -48,11 +48,11 @@ async fn a_server_that_keeps_too_much_or_too_little_wal_is_found(server: Server)
     let healthy = Healthy::new(server).await;
     let sql = healthy.database.sql();
     let setting = "`max_slot_wal_keep_size`";
-    set(&healthy, "max_slot_wal_keep_size", "-1").await;
+    sql.set("max_slot_wal_keep_size", "-1").await;
     healthy.plant_and_mend("SELECT", &[setting, "is unlimited"]).await;
 
     if server == Server::Newest {
-        set(&healthy, "idle_replication_slot_timeout", "1h").await;
+        sql.set("idle_replication_slot_timeout", "1h").await;
         healthy
             .plant_and_mend("SELECT", &["`idle_replication_slot_timeout`", "loses its slot"])
             .await;
@@ -75,21 +75,15 @@ async fn a_server_that_keeps_too_much_or_too_little_wal_is_found(server: Server)
     sql.run("CREATE TABLE busy AS SELECT repeat('x', 500) FROM generate_series(1, 200000)").await;
     let name = healthy.database.name();
     sql.value(&format!("SELECT pg_replication_slot_advance('{name}', pg_current_wal_lsn())")).await;
-    set(&healthy, "max_slot_wal_keep_size", "64MB").await;
+    sql.set("max_slot_wal_keep_size", "64MB").await;
     healthy.plant_and_mend("SELECT", &[setting, "is 67 MB", "away for an hour loses"]).await;
 
     // Nothing confirms, and WAL goes beyond what the server would keep for itself.
-    set(&healthy, "max_wal_size", "32MB").await;
+    sql.set("max_wal_size", "32MB").await;
     let busy = "INSERT INTO busy SELECT repeat('x', 500) FROM generate_series(1, 200000)";
     let slot = format!("slot `{name}`");
     let fix = healthy.plant(busy, &[&slot, "keeps more WAL than `max_wal_size`"]).await;
     assert!(fix.contains("start the relay"), "{fix}");
-}
-
-async fn set(healthy: &Healthy, setting: &str, value: &str) {
-    let sql = healthy.database.sql();
-    sql.run(&format!("ALTER SYSTEM SET {setting} = '{value}'")).await;
-    sql.value("SELECT pg_reload_conf()").await;
 }
 
 async fn an_index_that_was_never_finished_is_found(server: Server) {

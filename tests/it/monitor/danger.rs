@@ -48,11 +48,7 @@ async fn a_synchronous_walsender_is_an_error(server: Server) {
     let settings = Settings::stdout(&database).with("monitor", monitor);
     Relay::init(&settings, &database.admin_url());
     let mut relay = Relay::streaming(&settings).await;
-    let names = async |names: &str| {
-        let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'");
-        database.sql().run(&set).await;
-        database.sql().run("SELECT pg_reload_conf()").await;
-    };
+    let names = async |names| database.sql().set("synchronous_standby_names", names).await;
 
     names("*").await;
     let danger = ["synchronous_standby_names", "commits wait"];

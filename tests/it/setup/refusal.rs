@@ -133,9 +133,8 @@ async fn a_relay_that_would_be_a_synchronous_standby_is_refused(server: Server) 
     let database = Database::create_on(&postgres.cluster(), "sync").await;
     let settings = settings(&database);
     init(&database, &settings, &["--create-table"]).await;
-    database.sql().run("ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 (s1, *)'").await;
-    database.sql().value("SELECT pg_reload_conf()").await;
     let sql = database.sql();
+    sql.set("synchronous_standby_names", "FIRST 1 (s1, *)").await;
     let shows = "SHOW synchronous_standby_names";
     wait_until("the setting", SHORT, async || (!sql.value(shows).await?.is_empty()).then_some(()))
         .await;
@@ -152,9 +151,8 @@ async fn a_failover_slot_needs_the_standbys_that_it_waits_for(server: Server) {
     let settings = settings(&database);
     init(&database, &settings, &["--create-table"]).await;
     database.sql().value("SELECT pg_create_physical_replication_slot('s1')").await;
-    database.sql().run("ALTER SYSTEM SET synchronized_standby_slots = 's1'").await;
-    database.sql().value("SELECT pg_reload_conf()").await;
     let sql = database.sql();
+    sql.set("synchronized_standby_slots", "s1").await;
     let shows = "SHOW synchronized_standby_slots";
     wait_until("the setting", SHORT, async || (!sql.value(shows).await?.is_empty()).then_some(()))
         .await;

@@ -84,7 +84,13 @@ impl Sql {
         }
     }
 
-    /// The same, where a failure is of interest.
+    /// Sets something for the whole server, which takes a moment to read it.
+    pub(crate) async fn set(&self, setting: &str, value: &str) {
+        self.run(&format!("ALTER SYSTEM SET {setting} = '{value}'")).await;
+        self.run("SELECT pg_reload_conf()").await;
+    }
+
+    /// Runs statements, where a failure is of interest.
     pub(crate) async fn try_run(&self, statements: &str) -> Result<(), tokio_postgres::Error> {
         self.0.batch_execute(statements).await
     }
